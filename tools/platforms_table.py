@@ -28,7 +28,7 @@ def side(finding: Finding) -> str:
     least, most = (1.0, 1.0) if part.is_ratio else (part.least, part.most)
     if part.against is not None and not part.is_ratio:
         least = most = 0.0
-    medians = [one.found.median for one in finding.comparisons if one.found]
+    medians = [one.estimate.median for one in finding.comparisons if one.estimate]
     below, above = any(one < least for one in medians), any(one > most for one in medians)
     return "<" * below + ">" * above or "="
 

@@ -49,8 +49,8 @@ class Acm(Model):
     step_s: float = parameter(1.0, 0.01, 3600, "time between two choices")
     seed: int = parameter(1, 0, 2**63, "of the rain")
 
-    def __init__(self, **given: float) -> None:
-        super().__init__(**given)
+    def __init__(self, **values: float) -> None:
+        super().__init__(**values)
         if best(self.clear_sky_es_n0_db - self.margin_db) is None:
             raise ValueError(
                 f"clear_sky_es_n0_db is {self.clear_sky_es_n0_db}: with a margin of"

@@ -8,6 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +67,8 @@ Made = tuple[Iterator[link_file.Change], float, list[str]]
 def _leo(arguments: argparse.Namespace) -> Made:
     """Return what a constellation of low satellites makes."""
     parameters = _parameters(arguments, constellation.Constellation)
-    return (
-        constellation.changes(parameters),
-        _duration_s(arguments),
-        _described_parameters(parameters),
-    )
+    comments = _described_parameters(parameters)
+    return constellation.changes(parameters), _duration_s(arguments), comments
 
 
 def _tle(arguments: argparse.Namespace) -> Made:
@@ -79,8 +77,8 @@ def _tle(arguments: argparse.Namespace) -> Made:
     known = constellation.Constellation.parameters()
     values = {}
     for name in TLE_VALUES:
-        given = getattr(arguments, name)
-        values[name] = known[name].default if given is None else given
+        text = getattr(arguments, name)
+        values[name] = known[name].default if text is None else text
         if not known[name].least <= values[name] <= known[name].greatest:
             raise ValueError(
                 f"--{name.replace('_', '-')} {values[name]:g}: it must be from"
@@ -89,7 +87,7 @@ def _tle(arguments: argparse.Namespace) -> Made:
     elements = tle.read(arguments.file)
     start = tle.time_of(arguments.start) if arguments.start else elements.newest
     fresh, old = tle.near(elements, start)
-    asked = tle.Asked(
+    pass_asked = tle.Asked(
         tle.place_of(arguments.terminal, "--terminal"),
         tle.place_of(arguments.gateway, "--gateway"),
         start,
@@ -105,11 +103,11 @@ def _tle(arguments: argparse.Namespace) -> Made:
             f"{ASSUMED}{old} satellites are left out: their elements are more than"
             f" {tle.GREATEST_AGE_DAYS:g} days away"
         )
-    geometry = tle.Geometry(fresh, asked)
+    geometry = tle.Geometry(fresh, pass_asked)
     if arguments.like is None:
         return tle.changes(geometry), _duration_s(arguments), comments
-    grid, rates_bps, said = _like(arguments)
-    comments.append(said)
+    grid, rates_bps, source = _like(arguments)
+    comments.append(source)
     played = reconfigurations.changes(grid, arguments.seed, rates_bps, geometry.interval)
     return played, _duration_s(arguments), comments
 
@@ -132,8 +130,8 @@ def _like(
     forward = texts["rate"]
     back = forward if texts["return_rate"] == presets.SAME else texts["return_rate"]
     rates_bps = {"forward": presets.rate_bps(forward), "return": presets.rate_bps(back)}
-    said = f"reconfigurations and rates of {arguments.like}, seed {arguments.seed}"
-    return preset.reconfigurations, rates_bps, said
+    source = f"reconfigurations and rates of {arguments.like}, seed {arguments.seed}"
+    return preset.reconfigurations, rates_bps, source
 
 
 def _acm(arguments: argparse.Namespace) -> Made:
@@ -169,30 +167,41 @@ def _write_es_n0(arguments: argparse.Namespace) -> None:
             f"--duration-s {until_s:g} in steps of {parameters.step_s:g} s are more than"
             f" {dvbs2.MOST_ROWS} rows"
         )
-    new = output.with_name(f".{output.name}.new")
-    own = {name: one for name, one in vars(parameters).items() if name not in OF_THE_LINK}
-    comments = ["openbach-run link acm --es-n0", *(f"{name} = {one}" for name, one in own.items())]
-    try:
+    own = {name: value for name, value in vars(parameters).items() if name not in OF_THE_LINK}
+    lines = [f"# {name} = {value}" for name, value in own.items()]
+    lines = ["# openbach-run link acm --es-n0", *lines, ",".join(dvbs2.COLUMNS)]
+    with _replaced(output) as new:
         with new.open("w") as out:
-            out.writelines(f"# {one}\n" for one in comments)
-            out.write(",".join(dvbs2.COLUMNS) + "\n")
+            out.writelines(f"{line}\n" for line in lines)
             for time_s, es_n0_db in acm.es_n0s_db(parameters, until_s):
                 out.write(f"{time_s:g},{arguments.terminal},{es_n0_db:.2f}\n")
-        text = described_series(output, dvbs2.read_series(new))
+        try:
+            text = described_series(output, dvbs2.read_series(new))
+        except dvbs2.SeriesError as error:
+            raise InputError(f"what would be written is no file of Es/N0: {error}") from error
+    print(text)
+
+
+@contextmanager
+def _replaced(output: Path) -> Iterator[Path]:
+    """Give a new file, which takes the place of another one at the end. Raises InputError.
+
+    It has another name until it is checked: the file is written whole or not at all.
+    """
+    new = output.with_name(f".{output.stem}.new{output.suffix}")
+    try:
+        yield new
         os.replace(new, output)
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}") from error
-    except dvbs2.SeriesError as error:
-        raise InputError(f"what would be written is no file of Es/N0: {error}") from error
     finally:
         new.unlink(missing_ok=True)
-    print(text)
 
 
 def described_series(path: Path, rows: dvbs2.Rows) -> str:
     """Return a text on a file of Es/N0 for a person."""
     times_s, terminals, values = zip(*rows, strict=True)
-    whose = f"terminal {', '.join(sorted(set(terminals), key=lambda one: (len(one), one)))}"
+    whose = f"terminal {', '.join(sorted(set(terminals), key=lambda name: (len(name), name)))}"
     return (
         f"{path}: {max(times_s):g} s, {len(rows)} rows of {whose}, Es/N0 {min(values):.2f} /"
         f" {sum(values) / len(values):.2f} / {max(values):.2f} dB (least / mean of rows / greatest)"
@@ -262,42 +271,31 @@ def _opensand_satellite(arguments: argparse.Namespace) -> None:
     output: Path = arguments.output
     if output.suffix != ".yml":
         raise ValueError(f"{output}: a topology makes a satellite's file, which ends in .yml")
-    for option, given in (
-        ("--refresh-period-ms", arguments.refresh_period_ms is not None),
-        ("--loop", arguments.loop),
-    ):
-        if given:
+    period = arguments.refresh_period_ms is not None
+    for option, is_there in (("--refresh-period-ms", period), ("--loop", arguments.loop)):
+        if is_there:
             raise ValueError(f"{option} is for delay files, not for a topology and a profile")
     given = opensand_files.Given(arguments.delay_ms, arguments.rate_bps, arguments.gateway_id)
-    found = opensand_files.read(arguments.file, given)
-    _write_satellite(output, found.lines())
-    print("\n".join(opensand_files.described(output, found)))
+    satellite = opensand_files.read(arguments.file, given)
+    _write_satellite(output, satellite.lines())
+    print("\n".join(opensand_files.described(output, satellite)))
 
 
 def _write_satellite(output: Path, lines: list[str]) -> None:
     """Write a satellite's file, which is checked first. Raises PresetError, InputError."""
-    new = output.with_name(f".{output.stem}.new.yml")
-    try:
+    with _replaced(output) as new:
         new.write_text("".join(f"{line}\n" for line in lines))
         presets.read(new)
-        os.replace(new, output)
-    except OSError as error:
-        raise InputError(f"{output}: {error.strerror}") from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def _parts(arguments: argparse.Namespace) -> list[imported.Part]:
     """Return the measurements of the files that are given."""
-    given = _given(arguments)
+    options = _given(arguments)
+    named = {"both": arguments.file, "forward": arguments.forward, "return": arguments.back}
     parts = []
-    for direction, paths in (
-        ("both", arguments.file),
-        ("forward", arguments.forward),
-        ("return", arguments.back),
-    ):
+    for direction, paths in named.items():
         for path in paths:
-            parts.append(imported.Part(path.name, direction, table.read(path, given)))
+            parts.append(imported.Part(path.name, direction, table.read(path, options)))
     if not parts:
         raise ValueError("no file is given")
     return parts
@@ -307,10 +305,8 @@ def _cut(parts: list[imported.Part], arguments: argparse.Namespace) -> list[impo
     """Return the part of the measurements that is asked for."""
     if not 0 <= arguments.from_s < math.inf:
         raise ValueError(f"--from-s {arguments.from_s:g}: it must be from 0 on")
-    return [
-        part._replace(measured=imported.cut(part.measured, arguments.from_s, arguments.to_s))
-        for part in parts
-    ]
+    span_s = arguments.from_s, arguments.to_s
+    return [part._replace(measured=imported.cut(part.measured, *span_s)) for part in parts]
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -321,13 +317,13 @@ def _fit(arguments: argparse.Namespace) -> None:
     if arguments.grid_s is not None and not 1 <= arguments.grid_s <= 3600:
         raise ValueError(f"--grid-s {arguments.grid_s:g}: it must be from 1 to 3600")
     parts = _parts(arguments)
-    found = fit.fit(_cut(parts, arguments), arguments.grid_s)
+    fitted = fit.fit(_cut(parts, arguments), arguments.grid_s)
     assumed: list[str] = []
     for part in parts:
         assumed += part.measured.assumed
-    found.said += dict.fromkeys(assumed)
+    fitted.remarks += dict.fromkeys(assumed)
     title = f"A link as it was measured ({', '.join(part.name for part in parts)})"
-    lines = fit.satellite_lines(found, title)
+    lines = fit.satellite_lines(fitted, title)
     _write_satellite(output, lines)
     print("\n".join([f"{output}:", *(f"  {line}" for line in lines)]))
 
@@ -336,28 +332,28 @@ def _compare(arguments: argparse.Namespace) -> None:
     """Print the statistics of two links, and draw them."""
     from satlink import compare
 
-    one = _side(arguments.one, arguments, None)
-    other = _side(arguments.other, arguments, one)
+    first = _side(arguments.one, arguments, None)
+    other = _side(arguments.other, arguments, first)
     if not (is_measured := _is_measured(arguments.one)) and _is_measured(arguments.other):
-        one = _side(arguments.one, arguments, other)
+        first = _side(arguments.one, arguments, other)
     if arguments.from_s and not (is_measured or _is_measured(arguments.other)):
         raise ValueError("--from-s: neither of the two is a measurement")
-    if one.ways != other.ways:
+    if first.ways != other.ways:
         raise ValueError("one has round trips, the other one delays of one way")
     chance = {}
     preset = _satellite(arguments.other)
     if is_measured and preset is not None:
         with Reporter(False) as reporter:
-            chance = compare.by_chance(other.name, preset, one, arguments.seed, reporter.show)
-    rows = compare.table(one, other, chance)
-    print("\n".join(compare.lines(rows, (one.name, other.name))))
+            chance = compare.by_chance(other.name, preset, first, arguments.seed, reporter.show)
+    rows = compare.table(first, other, chance)
+    print("\n".join(compare.lines(rows, (first.name, other.name))))
     if chance:
         print(
             f"by chance: where {compare.CHANCE_PCT} % of the draws of {other.name} lie that are as"
-            f" short as {one.name}; beyond: {one.name} lies outside"
+            f" short as {first.name}; beyond: {first.name} lies outside"
         )
     if arguments.output:
-        compare.draw(one, other, arguments.output)
+        compare.draw(first, other, arguments.output)
         print(f"{arguments.output} shows them")
 
 
@@ -392,13 +388,13 @@ def _side(name: str, arguments: argparse.Namespace, like: Side | None) -> Side:
         return compare.satellite_side(path.stem, preset, like, arguments.seed)
     if not _is_measured(name):
         return compare.link_file_side(path.stem, path, like, arguments.seed)
-    given = _given(arguments)
+    options = _given(arguments)
     parts = []
     for piece in name.split("+"):
         direction, colon, file = piece.partition(":")
         if not colon or direction not in link_file.DIRECTIONS:
             direction, file = "both", piece
-        parts.append(imported.Part(Path(file).name, direction, table.read(Path(file), given)))
+        parts.append(imported.Part(Path(file).name, direction, table.read(Path(file), options)))
     together = " + ".join(part.name for part in parts)
     return compare.measured_side(together, _cut(parts, arguments))
 
@@ -409,18 +405,17 @@ def _import(arguments: argparse.Namespace) -> Made:
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{option} {value:g}: it must be above 0")
     asked = imported.Asked(arguments.bin_s, arguments.rate_bps, arguments.delay_ms)
-    made = imported.link_of(parts, asked)
+    link = imported.link_of(parts, asked)
     comments = []
     for part in parts:
         where = "" if part.direction == "both" else f", {part.direction}"
-        comments.append(
-            f"{part.name}: {part.measured.format}{where}{_probes(part, arguments.bin_s)}"
-        )
+        probes = _probes(part, arguments.bin_s)
+        comments.append(f"{part.name}: {part.measured.format}{where}{probes}")
         comments += [f"{ASSUMED}{text}" for text in part.measured.assumed]
-    comments += [f"{ASSUMED}{text}" for text in made.assumed]
+    comments += [f"{ASSUMED}{text}" for text in link.assumed]
     if arguments.loop:
-        comments.append(f"repeat_s: {made.end_s:.15g}")
-    return imported.changes(made), math.inf if arguments.loop else made.end_s, comments
+        comments.append(f"repeat_s: {link.end_s:.15g}")
+    return imported.changes(link), math.inf if arguments.loop else link.end_s, comments
 
 
 def _given(arguments: argparse.Namespace) -> Given:
@@ -466,12 +461,8 @@ def _binned(probes: Probes, bin_s: float | None) -> str:
     """Return a text on what became of the lost probes."""
     if bin_s is not None:
         in_a_bin = len(probes) * bin_s / max(float(probes.times_s[-1]), bin_s)
-        few = (
-            f", which hold {in_a_bin:.3g} probes: too few for a rate"
-            if in_a_bin < rtt.LEAST_PROBES
-            else ""
-        )
-        return f", in bins of {bin_s:g} s{few}"
+        few = f", which hold {in_a_bin:.3g} probes: too few for a rate"
+        return f", in bins of {bin_s:g} s{few if in_a_bin < rtt.LEAST_PROBES else ''}"
     if not probes.lost.any():
         return ""
     rows = rtt.rows_of(probes)
@@ -486,9 +477,8 @@ def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:
     """Return the rate of each direction, and a comment if the user did not give the rate."""
     if arguments.rate_bps is not None:
         return arguments.rate_bps, []
-    return RATE_BPS, [
-        f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"
-    ]
+    text = f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"
+    return RATE_BPS, [text]
 
 
 def write(
@@ -499,21 +489,14 @@ def write(
 ) -> None:
     """Write a link file and check it. It is written whole or not at all. Raises InputError."""
     output: Path = arguments.output
-    # Under another name until it is checked.
-    new = output.with_name(f".{output.name}.new")
-    try:
-        with Reporter(arguments.quiet) as reporter:
+    comments = [f"openbach-run link {arguments.command}", *comments]
+    with _replaced(output) as new, Reporter(arguments.quiet) as reporter:
+        try:
             with new.open("w") as out:
-                comments = [f"openbach-run link {arguments.command}", *comments]
                 link_file.write(_shown(changes, until_s, reporter), until_s, comments, out)
             summary = link_file.check(new)
-            os.replace(new, output)
-    except link_file.LinkFileError as error:
-        raise InputError(f"what would be written is no link file: {error}") from error
-    except OSError as error:
-        raise InputError(f"{output}: {error.strerror}") from error
-    finally:
-        new.unlink(missing_ok=True)
+        except link_file.LinkFileError as error:
+            raise InputError(f"what would be written is no link file: {error}") from error
     print(described(output, summary))
     # Assumptions are shown: the user may not know what the file takes for granted.
     for comment in comments[1:]:
@@ -531,17 +514,14 @@ def described(path: Path, summary: link_file.Summary) -> str:
         f"{path}: {summary.duration_s:g} s{repeats}, {summary.rows} rows, mean RTT"
         f" {summary.mean_rtt_ms:.2f} ms"
     ]
-    for name, one in (("forward", summary.forward), ("return", summary.back)):
-        rates = " / ".join(
-            f"{value / 1e6:.4g}"
-            for value in (one.rate_bps.least, one.rate_bps.mean, one.rate_bps.greatest)
-        )
-        delays = " / ".join(
-            f"{value:.2f}"
-            for value in (one.delay_ms.least, one.delay_ms.mean, one.delay_ms.greatest)
-        )
-        losses = f"{one.loss_pct.mean:.3g} % lost" if one.loss_pct.greatest else "no loss"
-        outages = f"{one.outages} outages, {one.outage_s:.3g} s" if one.outages else "no outage"
+    for name, way in (("forward", summary.forward), ("return", summary.back)):
+        rate_bps, delay_ms = way.rate_bps, way.delay_ms
+        rates_bps = (rate_bps.least, rate_bps.mean, rate_bps.greatest)
+        rates = " / ".join(f"{value / 1e6:.4g}" for value in rates_bps)
+        delays_ms = (delay_ms.least, delay_ms.mean, delay_ms.greatest)
+        delays = " / ".join(f"{value:.2f}" for value in delays_ms)
+        losses = f"{way.loss_pct.mean:.3g} % lost" if way.loss_pct.greatest else "no loss"
+        outages = f"{way.outages} outages, {way.outage_s:.3g} s" if way.outages else "no outage"
         lines.append(
             f"  {name:7}  {rates} Mbit/s, {delays} ms (least / mean / greatest), {losses},"
             f" {outages}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -23,20 +23,20 @@ from openbach_jobs import constellation, link_file, netem, presets, reconfigurat
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.progress import Progress
 from satlink import fit, pings, rtt
-from satlink.imported import Part
+from satlink.imported import Part, first_probes
 from satlink.measured import Measured, Numbers, Probes
 from satlink.plot import kind_of, save
 
 LEAST_S = 1800.0
 USUAL_PERIOD_S = 0.02
 AROUND_S = 1.5
-"""How long after a reconfiguration, and half a second before, is around it."""
+"""Time in s after a reconfiguration that is around it, as is half a second before."""
 BEFORE_S = 0.5
 QUANTILES = (5, 25, 50, 75, 95, 99)
 LAGS_S = (0.1, 1.0, 5.0, 15.0, 30.0)
 FOLD_S = 0.1
 DRAWS, LEAST_DRAWS, DRAWN_PROBES = 40, 10, 400_000
-"""How many draws of a satellite tell what chance does, and how many probes all of them have."""
+"""Numbers of draws of a satellite that tell what chance does, and of probes in all of them."""
 CHANCE_PCT = 90
 
 
@@ -68,24 +68,24 @@ class Side:
 
 def measured_side(name: str, parts: list[Part]) -> Side:
     """Return a measurement as a side. Raises ValueError if it has no delay."""
-    probes = next((one.measured.probes for one in parts if one.measured.probes is not None), None)
+    probes = first_probes(parts)
     ways = 2
-    found = fit.Fitted()
+    fitted = fit.Fitted()
     with suppress(ValueError):  # too short for a grid: everything is within
-        found = fit.fit(parts)
+        fitted = fit.fit(parts)
     rates = {}
     for part in parts:
-        for one in part.measured.series:
-            if one.quantity == "rate_bps":
-                direction = part.direction if part.direction != "both" else one.direction
+        for curve in part.measured.series:
+            if curve.quantity == "rate_bps":
+                direction = part.direction if part.direction != "both" else curve.direction
                 for each in ("forward", "return") if direction == "both" else (direction,):
-                    rates[each] = (one.times_s, one.values)
-            elif one.quantity == "delay_ms" and probes is None:
-                lost = np.zeros(len(one.values), dtype=np.int8)
-                probes, ways = Probes(one.times_s, one.values, lost), 1
+                    rates[each] = (curve.times_s, curve.values)
+            elif curve.quantity == "delay_ms" and probes is None:
+                lost = np.zeros(len(curve.values), dtype=np.int8)
+                probes, ways = Probes(curve.times_s, curve.values, lost), 1
     if probes is None:
         raise ValueError(f"{name}: no delay in it")
-    return Side(name, probes, ways, rates, found.boundaries_s)
+    return Side(name, probes, ways, rates, fitted.boundaries_s)
 
 
 def link_file_side(name: str, path: Path, like: Side | None, seed: int) -> Side:
@@ -98,11 +98,7 @@ def link_file_side(name: str, path: Path, like: Side | None, seed: int) -> Side:
 
 
 def satellite_side(
-    name: str,
-    preset: presets.Preset,
-    like: Side | None,
-    seed: int,
-    until_s: float | None = None,
+    name: str, preset: presets.Preset, like: Side | None, seed: int, until_s: float | None = None
 ) -> Side:
     """Return a satellite as a side: what pings would meet on it.
 
@@ -116,18 +112,11 @@ def satellite_side(
             f"{name}: only links of rates are compared, not a return link that has to be asked for"
             " (access: dama) or a forward link in frames (forward: dvbs2)"
         )
-    if texts["return_rate"] == presets.SAME:
-        texts["return_rate"] = texts["rate"]
-    if texts["return_loss"] == presets.SAME:
-        texts["return_loss"] = texts["loss"]
-    rates_bps = {
-        "forward": presets.rate_bps(texts["rate"]),
-        "return": presets.rate_bps(texts["return_rate"]),
-    }
-    loss_pct = {
-        "forward": netem.percent(texts["loss"]),
-        "return": netem.percent(texts["return_loss"]),
-    }
+    rates_bps, loss_pct = {}, {}
+    for direction, prefix in (("forward", ""), ("return", "return_")):
+        rate, loss = texts[f"{prefix}rate"], texts[f"{prefix}loss"]
+        rates_bps[direction] = presets.rate_bps(texts["rate"] if rate == presets.SAME else rate)
+        loss_pct[direction] = netem.percent(texts["loss"] if loss == presets.SAME else loss)
     if until_s is None:
         until_s = max(LEAST_S, float(like.probes.times_s[-1]) if like else 0.0)
     grid = preset.reconfigurations
@@ -144,9 +133,8 @@ def satellite_side(
             else change
             for change in constellation.changes(preset.constellation)
         )
-        boundaries_s = np.arange(
-            preset.constellation.handover_s, until_s, preset.constellation.handover_s
-        )
+        handover_s = preset.constellation.handover_s
+        boundaries_s = np.arange(handover_s, until_s, handover_s)
     else:
         raise ValueError(f"{name} does not change with time: nothing to compare")
     return _pinged(name, played, until_s, like, seed, boundaries_s, loss_pct)
@@ -165,34 +153,25 @@ def _pinged(
     times_s = np.arange(0, until_s, period_s)
     states = pings.states(played, until_s + pings.TAIL_S)
     ways = like.ways if like else 2
-    probes = (
-        pings.sent(states, times_s, seed, loss_pct)
-        if ways == 2
-        else pings.sent_one_way(states["forward"], times_s)
-    )
+    if ways == 2:
+        probes = pings.sent(states, times_s, seed, loss_pct)
+    else:
+        probes = pings.sent_one_way(states["forward"], times_s)
     if boundaries_s is None:
         part = Part(name, "both", Measured(probes, (), probes.end_s, [], None, "pings"))
         boundaries_s = measured_side(name, [part]).boundaries_s
-    rates = {}
-    for direction, one in states.items():
-        rates[direction] = (one.times_s, one.rates_bps)
+    rates = {way: (of_way.times_s, of_way.rates_bps) for way, of_way in states.items()}
     return Side(name, probes, ways, rates, boundaries_s)
 
 
-class Row:
+class Row(NamedTuple):
     """A line of the table: a statistic of both sides."""
 
-    def __init__(
-        self,
-        name: str,
-        unit: str,
-        one: float,
-        other: float,
-        chance: tuple[float, float] | None = None,
-    ) -> None:
-        self.name, self.unit, self.values = name, unit, (one, other)
-        self.chance = chance
-        """Between which values the second side has it in a time as short as the first one."""
+    name: str
+    unit: str
+    values: tuple[float, float]
+    chance: tuple[float, float] | None = None
+    """Interval of its values on the second side in a time as short as that of the first one."""
 
     @property
     def is_chance(self) -> bool:
@@ -202,19 +181,19 @@ class Row:
     @property
     def off_pct(self) -> float:
         """Return by how much the second side differs; nan where the first is 0 or not known."""
-        one, other = self.values
-        return 100 * (other - one) / one if one and math.isfinite(one) else math.nan
+        first, other = self.values
+        return 100 * (other - first) / first if first and math.isfinite(first) else math.nan
 
 
 def table(
-    one: Side, other: Side, chance: dict[str, tuple[float, float]] | None = None
+    first: Side, other: Side, chance: dict[str, tuple[float, float]] | None = None
 ) -> list[Row]:
     """Return the statistics that both sides have. `chance` is what by_chance() returned."""
-    found, others = _statistics(one), _statistics(other)
+    statistics, others = _statistics(first), _statistics(other)
     rows = []
-    for name, (unit, value) in found.items():
+    for name, (unit, value) in statistics.items():
         if name in others:
-            rows.append(Row(name, unit, value, others[name][1], (chance or {}).get(name)))
+            rows.append(Row(name, unit, (value, others[name][1]), (chance or {}).get(name)))
     return rows
 
 
@@ -238,39 +217,37 @@ def by_chance(
         for statistic, (_, value) in _statistics(side).items():
             drawn.setdefault(statistic, []).append(value)
     outside_pct = (100 - CHANCE_PCT) / 2
-    found = {}
+    by_statistic = {}
     for statistic, values in drawn.items():
         if len(values) == draws and all(math.isfinite(value) for value in values):
             low, high = np.percentile(values, [outside_pct, 100 - outside_pct])
-            found[statistic] = (float(low), float(high))
-    return found
+            by_statistic[statistic] = (float(low), float(high))
+    return by_statistic
 
 
 def _statistics(side: Side) -> dict[str, tuple[str, float]]:
     probes, around = side.probes, side.is_around()
     word = "RTT" if side.ways == 2 else "delay"
     lost = probes.lost > 0
-    found: dict[str, tuple[str, float]] = {}
+    statistics: dict[str, tuple[str, float]] = {}
     for place, mine in (("within intervals", ~around), ("around reconfigurations", around)):
         values = probes.rtts_ms[mine & ~lost]
         if not len(values):
             continue
         for quantile in QUANTILES:
             if quantile in (5, 50, 95, 99) or mine is not around:
-                found[f"{word} {place}, {quantile} %"] = (
-                    "ms",
-                    float(np.percentile(values, quantile)),
-                )
-        found[f"{word} {place}, highest"] = "ms", float(values.max())
+                value = float(np.percentile(values, quantile))
+                statistics[f"{word} {place}, {quantile} %"] = "ms", value
+        statistics[f"{word} {place}, highest"] = "ms", float(values.max())
         if side.ways == 2:
-            found[f"loss {place}"] = "%", 100 * float(lost[mine].mean())
+            statistics[f"loss {place}"] = "%", 100 * float(lost[mine].mean())
     if side.ways == 2:
-        found |= _bursts(side)
+        statistics |= _bursts(side)
     for direction, (times_s, rates_bps) in side.rates.items():
-        found |= _rates(side, direction, times_s, rates_bps)
+        statistics |= _rates(side, direction, times_s, rates_bps)
     for lag_s, value in zip(LAGS_S, autocorrelation(side), strict=True):
-        found[f"autocorrelation of the {word} after {lag_s:g} s"] = "", value
-    return found
+        statistics[f"autocorrelation of the {word} after {lag_s:g} s"] = "", value
+    return statistics
 
 
 def burst_lengths_s(side: Side) -> Numbers:
@@ -284,13 +261,12 @@ def burst_lengths_s(side: Side) -> Numbers:
 
 def _bursts(side: Side) -> dict[str, tuple[str, float]]:
     lengths_s = burst_lengths_s(side)
-    found = {
-        "bursts of loss in an hour": ("", 3600 * len(lengths_s) / float(side.probes.end_s)),
-    }
+    in_an_hour = 3600 * len(lengths_s) / float(side.probes.end_s)
+    bursts = {"bursts of loss in an hour": ("", in_an_hour)}
     if len(lengths_s):
-        found["burst of loss, 50 %"] = "ms", 1000 * float(np.median(lengths_s))
-        found["burst of loss, 90 %"] = "ms", 1000 * float(np.percentile(lengths_s, 90))
-    return found
+        bursts["burst of loss, 50 %"] = "ms", 1000 * float(np.median(lengths_s))
+        bursts["burst of loss, 90 %"] = "ms", 1000 * float(np.percentile(lengths_s, 90))
+    return bursts
 
 
 def interval_rates_bps(side: Side, direction: str) -> Numbers:
@@ -315,13 +291,13 @@ def _rates(
     means = interval_rates_bps(side, direction) / 1e6
     if len(means) < 2 or not np.any(rates_bps > 0):
         return {}
-    found = {}
+    rates = {}
     for quantile in (5, 50, 95):
         value = float(np.percentile(means, quantile))
-        found[f"rate of an interval, {direction}, {quantile} %"] = "Mbit/s", value
+        rates[f"rate of an interval, {direction}, {quantile} %"] = "Mbit/s", value
     steps = float(np.abs(np.diff(means)).mean())
-    found[f"step of the rate, {direction}, mean"] = "Mbit/s", steps
-    return found
+    rates[f"step of the rate, {direction}, mean"] = "Mbit/s", steps
+    return rates
 
 
 def autocorrelation(side: Side, lags_s: tuple[float, ...] = LAGS_S) -> list[float]:
@@ -332,20 +308,18 @@ def autocorrelation(side: Side, lags_s: tuple[float, ...] = LAGS_S) -> list[floa
     probes = side.probes
     known = ~np.isnan(probes.rtts_ms)
     period_s = probes.period_s
-    values = np.interp(
-        np.arange(0, probes.times_s[-1], period_s), probes.times_s[known], probes.rtts_ms[known]
-    )
+    times_s = np.arange(0, probes.times_s[-1], period_s)
+    values = np.interp(times_s, probes.times_s[known], probes.rtts_ms[known])
     values = np.minimum(values, np.percentile(values, 99))
     rest = values - values.mean()
     variance = float((rest * rest).mean())
-    found = []
+    correlations = []
     for lag_s in lags_s:
         lag = round(lag_s / period_s)
-        if not 0 < lag < len(rest) / 2 or not variance:
-            found.append(math.nan)
-            continue
-        found.append(float((rest[lag:] * rest[:-lag]).mean()) / variance)
-    return found
+        is_known = 0 < lag < len(rest) / 2 and variance
+        covariance = float((rest[lag:] * rest[:-lag]).mean()) if is_known else math.nan
+        correlations.append(covariance / variance if is_known else math.nan)
+    return correlations
 
 
 def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
@@ -356,7 +330,8 @@ def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
     head = f"{'':{width}}  {heads[0]:>16}  {heads[1]:>16}  difference"
     shown = [head + (f"  {'by chance':>20}" if is_drawn else "")]
     for row in rows:
-        cells = ["-" if math.isnan(one) else f"{one:.4g} {row.unit}".strip() for one in row.values]
+        texts = [f"{value:.4g} {row.unit}".strip() for value in row.values]
+        cells = ["-" if text.startswith("nan") else text for text in texts]
         off = "" if math.isnan(row.off_pct) else f"{row.off_pct:+.1f} %"
         line = f"{row.name:{width}}  {cells[0]:>16}  {cells[1]:>16}  {off:>10}"
         if row.chance:
@@ -366,14 +341,14 @@ def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
     return shown
 
 
-def draw(one: Side, other: Side, output: Path) -> None:
+def draw(first: Side, other: Side, output: Path) -> None:
     """Draw both sides in one picture. Raises ValueError for a figure of unknown kind."""
     kind_of(output)
-    word = "RTT" if one.ways == 2 else "one-way delay"
+    word = "RTT" if first.ways == 2 else "one-way delay"
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 5.2), layout="constrained")
         (delays, folded), (bursts, lags) = figure.subplots(2, 2)
-        for number, side in enumerate((one, other)):
+        for number, side in enumerate((first, other)):
             look = {"color": COLOURS[number + 1], "linestyle": STYLES[number], "label": side.name}
             answered = np.sort(side.probes.rtts_ms[side.probes.lost == 0])
             delays.plot(answered, np.arange(1, len(answered) + 1) / len(answered), **look)
@@ -381,7 +356,7 @@ def draw(one: Side, other: Side, output: Path) -> None:
             _draw_last(bursts, side, look)
             steps_s = tuple(np.arange(0.5, 31, 0.5).tolist())
             lags.plot(steps_s, autocorrelation(side, steps_s), **look)
-        high_ms = max(float(np.nanpercentile(side.probes.rtts_ms, 99.5)) for side in (one, other))
+        high_ms = max(float(np.nanpercentile(side.probes.rtts_ms, 99.5)) for side in (first, other))
         delays.set(xlabel=f"{word} (ms)", ylabel="share", xlim=(None, high_ms), ylim=(0, 1))
         folded.set(xlabel="time from a reconfiguration (s)", ylabel=f"{word}, 90 % (ms)")
         lags.set(xlabel="lag (s)", ylabel="autocorrelation")

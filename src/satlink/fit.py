@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satlink import rtt
-from satlink.imported import Part, aligned
+from satlink.imported import Part, aligned, first_probes
 from satlink.measured import (
     LOST,
     LOST_FORWARD,
@@ -36,9 +36,9 @@ USUAL_GRID_S = 15.0
 LEAST_GRID_S, GREATEST_GRID_S, GRID_STEP_S = 5.0, 60.0, 0.01
 LEAST_EVENTS = 4
 NEAR_S = 1.5
-"""How near to a reconfiguration an event belongs to it, and how long an event may last."""
+"""Time in s from a reconfiguration within which an event is its own, and that it may last."""
 WINDOW_S = 0.8
-"""How far apart events of one grid may be."""
+"""The greatest distance in s between events of one grid."""
 APART_S = 1.0
 """The least time between two events."""
 SPIKE_FACTOR, TAIL_FACTOR, SPIKE_MS = 5.0, 1.2, 3.0
@@ -49,7 +49,7 @@ MEDIAN_DEVIATION = 0.4812
 """The median distance from the median of an exponential distribution with the mean 1."""
 FIRST_HELD = 5
 GUARD_S = 0.3
-"""What is left out of an interval at both ends, besides what was lost and held."""
+"""Time in s left out of an interval at both ends, besides what was lost and held."""
 LEAST_INTERVALS = 3
 LEAST_VALUES = 10
 """Values of an interval that tell its delay."""
@@ -68,7 +68,7 @@ class Fitted:
     """The values of a satellite by name, and remarks on them."""
 
     values: dict[str, Estimate] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     boundaries_s: Numbers = field(default_factory=lambda: np.zeros(0))
 
@@ -83,7 +83,7 @@ class Delays:
     outages: list[tuple[int, int]]
     """The places of the first and after the last value of each outage."""
     lost: npt.NDArray[np.int8]
-    """What became of each probe: answered, or lost in a direction if that is known."""
+    """Fate of each probe: answered, or lost in a direction if that is known."""
 
     @property
     def period_s(self) -> float:
@@ -93,29 +93,27 @@ class Delays:
 
 def fit(parts: Sequence[Part], grid_s: float | None = None) -> Fitted:
     """Return the parameters that the measurements have. Raises ValueError if they tell none."""
-    parts, said = aligned(parts)
-    found = Fitted(said=said)
-    probes = next((one.measured.probes for one in parts if one.measured.probes is not None), None)
+    parts, remarks = aligned(parts)
+    fitted = Fitted(remarks=remarks)
+    probes = first_probes(parts)
     series: dict[tuple[str, str], Series] = {}
     for part in parts:
-        found.sources.append(f"{part.name} ({part.measured.format})")
-        for one in part.measured.series:
-            direction = part.direction if part.direction != "both" else one.direction
-            series[one.quantity, direction] = one
+        fitted.sources.append(f"{part.name} ({part.measured.format})")
+        for curve in part.measured.series:
+            direction = part.direction if part.direction != "both" else curve.direction
+            series[curve.quantity, direction] = curve
     end_s = min(part.measured.end_s for part in parts)
     delays = _delays(probes, series)
-    rates = {
-        direction: one for (quantity, direction), one in series.items() if quantity == "rate_bps"
-    }
+    rates = {way: curve for (quantity, way), curve in series.items() if quantity == "rate_bps"}
     if delays is None and not rates:
         raise ValueError("neither a delay nor a rate in it")
-    grid, phase = _grid(found, delays, rates, end_s, grid_s)
-    _say_the_minute(found, parts, grid, phase)
+    grid, phase = _grid(fitted, delays, rates, end_s, grid_s)
+    _say_the_minute(fitted, parts, grid, phase)
     if delays is not None:
-        _fit_delays(found, delays, grid.value, phase.value, end_s)
-    for direction, one in rates.items():
-        _fit_rates(found, direction, one, grid.value, phase.value, end_s)
-    return found
+        _fit_delays(fitted, delays, grid.value, phase.value, end_s)
+    for direction, rate in rates.items():
+        _fit_rates(fitted, direction, rate, grid.value, phase.value, end_s)
+    return fitted
 
 
 def _delays(probes: Probes | None, series: dict[tuple[str, str], Series]) -> Delays | None:
@@ -129,9 +127,9 @@ def _delays(probes: Probes | None, series: dict[tuple[str, str], Series]) -> Del
         return Delays(probes.times_s, probes.rtts_ms, 2, spans, probes.lost)
     for direction in ("both", "forward", "return"):
         if ("delay_ms", direction) in series:
-            one = series["delay_ms", direction]
-            none = np.zeros(len(one.values), dtype=np.int8)
-            return Delays(one.times_s, one.values, 1, [], none)
+            delays = series["delay_ms", direction]
+            none = np.zeros(len(delays.values), dtype=np.int8)
+            return Delays(delays.times_s, delays.values, 1, [], none)
     return None
 
 
@@ -139,7 +137,7 @@ def _delays(probes: Probes | None, series: dict[tuple[str, str], Series]) -> Del
 
 
 def _grid(
-    found: Fitted,
+    fitted: Fitted,
     delays: Delays | None,
     rates: dict[str, Series],
     end_s: float,
@@ -148,9 +146,8 @@ def _grid(
     """Return period and phase of the grid, and put them among the values."""
     events_s = _events_s(delays) if delays is not None else np.zeros(0)
     grid = Estimate(given_s or USUAL_GRID_S)
-    by_events = None
-    if len(events_s) >= LEAST_EVENTS:
-        by_events = _grid_of_events(events_s, given_s)
+    enough = len(events_s) >= LEAST_EVENTS
+    by_events = _grid_of_events(events_s, given_s) if enough else None
     if by_events is not None:
         grid, phase, used = by_events
         # Before a reconfiguration packets are under way, which it loses or holds; and the first
@@ -163,15 +160,15 @@ def _grid(
         begin_s = (phase.value + shift_s) % grid.value
         low_s, high_s = phase.low - off_s - phase.value, phase.high + off_s - phase.value
         phase = Estimate(begin_s, begin_s + low_s, begin_s + high_s)
-        found.said.append(f"the grid is that of {used} of {len(events_s)} events")
+        fitted.remarks.append(f"the grid is that of {used} of {len(events_s)} events")
     else:
         phase = _phase_of_levels(delays, rates, grid.value, end_s)
-        found.said.append(
+        fitted.remarks.append(
             f"{len(events_s)} events are too few, or have no grid: a grid of {grid.value:g} s is"
             " assumed (--grid-s), its phase is that at which an interval's values differ least"
         )
-    found.values["grid_s"] = grid
-    found.values["grid_phase_s"] = phase
+    fitted.values["grid_s"] = grid
+    fitted.values["grid_phase_s"] = phase
     return grid, phase
 
 
@@ -224,8 +221,8 @@ def _is_spike(delays: Delays) -> npt.NDArray[np.bool_]:
     # The highest of the seconds around: a step of the level is no spike.
     level = np.nanmax(around, axis=0)[np.floor(delays.times_s).astype(np.int64)]
     highest_ms = _usual_spread_ms(delays, levels) * math.log(len(delays.times_s) + 1)
-    found = delays.values_ms > level + TAIL_FACTOR * highest_ms + SPIKE_MS
-    return np.asarray(found, dtype=np.bool_)
+    is_high = delays.values_ms > level + TAIL_FACTOR * highest_ms + SPIKE_MS
+    return np.asarray(is_high, dtype=np.bool_)
 
 
 def _grid_of_events(
@@ -300,8 +297,8 @@ def _phase_of_levels(
 ) -> Estimate:
     """Return the phase at which the values within an interval differ least."""
     if rates:
-        one = next(iter(rates.values()))
-        times_s, values = one.times_s, one.values
+        rate = next(iter(rates.values()))
+        times_s, values = rate.times_s, rate.values
     else:
         assert delays is not None
         known = np.isfinite(delays.values_ms)
@@ -330,13 +327,13 @@ def _phase_of_levels(
     )
 
 
-def _say_the_minute(found: Fitted, parts: Sequence[Part], grid: Estimate, phase: Estimate) -> None:
+def _say_the_minute(fitted: Fitted, parts: Sequence[Part], grid: Estimate, phase: Estimate) -> None:
     start_s = parts[0].measured.start_unix_s
     if start_s is None or 60 % grid.value:
         return
     first_s = (start_s + phase.value) % grid.value
     seconds = [f"{first_s + number * grid.value:.2f}" for number in range(int(60 / grid.value))]
-    found.said.append(f"reconfigurations at seconds {', '.join(seconds)} of a minute (UTC)")
+    fitted.remarks.append(f"reconfigurations at seconds {', '.join(seconds)} of a minute (UTC)")
 
 
 # Delays
@@ -350,9 +347,11 @@ class Boundary(NamedTuple):
     over_s: float
 
 
-def _fit_delays(found: Fitted, delays: Delays, grid_s: float, phase_s: float, end_s: float) -> None:
+def _fit_delays(
+    fitted: Fitted, delays: Delays, grid_s: float, phase_s: float, end_s: float
+) -> None:
     boundaries_s = np.arange(phase_s, end_s, grid_s)
-    found.boundaries_s = boundaries_s
+    fitted.boundaries_s = boundaries_s
     one_way_s = _one_way_s(delays) * (delays.ways == 2)
     edges_s = np.concatenate([[phase_s - grid_s], boundaries_s, [boundaries_s[-1] + grid_s]])
     levels = _levels_ms(delays, edges_s)
@@ -364,12 +363,12 @@ def _fit_delays(found: Fitted, delays: Delays, grid_s: float, phase_s: float, en
             seen.append(_boundary(delays, boundary_s, one_way_s, levels[number + 1], usual_ms))
     if not seen:
         raise ValueError("no reconfiguration is whole in it: measure for a longer time")
-    over_s = max(one.over_s for one in seen)
-    _fit_losses(found, delays, seen, boundaries_s, one_way_s, over_s)
-    held_ms = np.array([1000 * one.held_s for one in seen])
+    over_s = max(event.over_s for event in seen)
+    _fit_losses(fitted, delays, seen, boundaries_s, one_way_s, over_s)
+    held_ms = np.array([1000 * event.held_s for event in seen])
     if (held_ms > 0).any():
-        found.values["held_ms"], found.values["held_sd_ms"] = _mean_and_deviation(held_ms)
-    _fit_levels(found, delays, edges_s, one_way_s, over_s)
+        fitted.values["held_ms"], fitted.values["held_sd_ms"] = _mean_and_deviation(held_ms)
+    _fit_levels(fitted, delays, edges_s, one_way_s, over_s)
 
 
 def _inside(
@@ -378,21 +377,20 @@ def _inside(
     """Return the places of the values of each interval, without those near its ends."""
     groups = []
     for start_s, stop_s in pairwise(edges_s):
-        first, last = np.searchsorted(
-            delays.times_s, [start_s + over_s + GUARD_S, stop_s - before_s - GUARD_S]
-        )
+        ends_s = [start_s + over_s + GUARD_S, stop_s - before_s - GUARD_S]
+        first, last = np.searchsorted(delays.times_s, ends_s)
         groups.append(np.arange(first, max(first, last)))
     return groups
 
 
 def _levels_ms(delays: Delays, edges_s: Numbers) -> Numbers:
     """Return the median of each interval; nan without values."""
-    found = []
+    levels_ms = []
     for places in _inside(delays, edges_s, 0.5, NEAR_S):
         values = delays.values_ms[places]
         values = values[np.isfinite(values)]
-        found.append(float(np.median(values)) if len(values) else math.nan)
-    return np.array(found)
+        levels_ms.append(float(np.median(values)) if len(values) else math.nan)
+    return np.array(levels_ms)
 
 
 def _boundary(
@@ -434,7 +432,7 @@ def _boundary(
 
 
 def _fit_losses(
-    found: Fitted,
+    fitted: Fitted,
     delays: Delays,
     seen: Sequence[Boundary],
     boundaries_s: Numbers,
@@ -442,12 +440,12 @@ def _fit_losses(
     over_s: float,
 ) -> None:
     if delays.ways == 1:
-        found.said.append("delays of one way say nothing of a loss")
+        fitted.remarks.append("delays of one way say nothing of a loss")
         return
-    lossy_ms = np.array([1000 * one.lossy_s for one in seen if one.lossy_s])
+    lossy_ms = np.array([1000 * event.lossy_s for event in seen if event.lossy_s])
     if len(lossy_ms):
-        found.values["lossy_pct"] = _share_pct(len(lossy_ms), len(seen))
-        found.values["lossy_ms"], found.values["lossy_sd_ms"] = _mean_and_deviation(lossy_ms)
+        fitted.values["lossy_pct"] = _share_pct(len(lossy_ms), len(seen))
+        fitted.values["lossy_ms"], fitted.values["lossy_sd_ms"] = _mean_and_deviation(lossy_ms)
     numbers = np.searchsorted(boundaries_s, delays.times_s + one_way_s + GUARD_S, side="right") - 1
     since_s = delays.times_s - boundaries_s[np.maximum(numbers, 0)]
     away = (numbers < 0) | (since_s > over_s + GUARD_S)
@@ -459,18 +457,18 @@ def _fit_losses(
     away &= ~in_outage
     kinds, sent = delays.lost[away], int(away.sum())
     if LOST in kinds or not kinds.any():
-        found.values["return_loss"] = _share_pct(int((kinds > 0).sum()), sent)
+        fitted.values["return_loss"] = _share_pct(int((kinds > 0).sum()), sent)
     else:
         # Only what passed the return direction could be lost in the forward direction.
         back = int((kinds == LOST_RETURN).sum())
-        found.values["return_loss"] = _share_pct(back, sent)
-        found.values["loss"] = _share_pct(int((kinds == LOST_FORWARD).sum()), sent - back)
+        fitted.values["return_loss"] = _share_pct(back, sent)
+        fitted.values["loss"] = _share_pct(int((kinds == LOST_FORWARD).sum()), sent - back)
     if others:
-        found.said.append(f"{others} outages away from the grid are in no value")
+        fitted.remarks.append(f"{others} outages away from the grid are in no value")
 
 
 def _fit_levels(
-    found: Fitted, delays: Delays, edges_s: Numbers, one_way_s: float, over_s: float
+    fitted: Fitted, delays: Delays, edges_s: Numbers, one_way_s: float, over_s: float
 ) -> None:
     """Put delay, its steps and its spread among the values."""
     bases_ms, spreads_ms, kept = [], [], []
@@ -488,23 +486,20 @@ def _fit_levels(
         # high ones are cut: no packet overtakes another, so those after a high one are too high.
         kept.append(_correlation(np.minimum(values, middle)))
     if len(bases_ms) < LEAST_INTERVALS:
-        raise ValueError(
-            f"{len(bases_ms)} intervals have enough values, {LEAST_INTERVALS} are the least:"
-            " measure for a longer time, or more often"
-        )
+        text = f"{len(bases_ms)} intervals have enough values, {LEAST_INTERVALS} are the least"
+        raise ValueError(f"{text}: measure for a longer time, or more often")
     bases = np.array(bases_ms) / delays.ways
     step, delay = _steps(bases)
-    found.values["delay_ms"], found.values["delay_step_ms"] = delay, step
+    fitted.values["delay_ms"], fitted.values["delay_step_ms"] = delay, step
     spread = _mean(np.array(spreads_ms))
     names = ("return_spread_ms",) if delays.ways == 2 else ("forward_spread_ms", "return_spread_ms")
     for name in names:
-        found.values[name] = Estimate(*(max(one, 0.0) for one in spread))
+        fitted.values[name] = Estimate(*(max(share, 0.0) for share in spread))
     if delays.period_s <= 0.05 and spread.value > 0:
-        correlation = _mean(np.array(kept))
-        found.values["spread_hold_ms"] = Estimate(
-            *(_hold_ms(min(max(one, 0.0), 0.999), delays.period_s) for one in correlation)
-        )
-    found.said.append(f"{len(bases_ms)} intervals")
+        shares = [min(max(share, 0.0), 0.999) for share in _mean(np.array(kept))]
+        held_ms = [_hold_ms(share, delays.period_s) for share in shares]
+        fitted.values["spread_hold_ms"] = Estimate(*held_ms)
+    fitted.remarks.append(f"{len(bases_ms)} intervals")
 
 
 def _correlation(values: Numbers) -> float:
@@ -545,28 +540,29 @@ def _steps(bases_ms: Numbers) -> tuple[Estimate, Estimate]:
 
 
 def _fit_rates(
-    found: Fitted, direction: str, one: Series, grid_s: float, phase_s: float, end_s: float
+    fitted: Fitted, direction: str, rate: Series, grid_s: float, phase_s: float, end_s: float
 ) -> None:
     edges_s = np.arange(phase_s - grid_s, end_s + grid_s, grid_s)
-    widths_s = np.diff(np.append(one.times_s, end_s))
+    widths_s = np.diff(np.append(rate.times_s, end_s))
     # A value before a gap does not hold for it.
     widths_s = np.minimum(widths_s, 2 * float(np.median(widths_s)))
-    numbers = np.searchsorted(edges_s, one.times_s, side="right") - 1
+    numbers = np.searchsorted(edges_s, rate.times_s, side="right") - 1
     means, kept = [], []
     for number in np.unique(numbers):
         mine = numbers == number
-        since_s = one.times_s[mine] - edges_s[number]
+        since_s = rate.times_s[mine] - edges_s[number]
         inside = (since_s >= NEAR_S / 2) & (since_s + widths_s[mine] <= grid_s)
         if (widths_s[mine][inside]).sum() > grid_s / 2:
-            means.append(np.average(one.values[mine][inside], weights=widths_s[mine][inside]))
+            means.append(np.average(rate.values[mine][inside], weights=widths_s[mine][inside]))
             kept.append(number)
     if len(means) < 3:
-        found.said.append(f"{len(means)} intervals are too few for a rate")
+        fitted.remarks.append(f"{len(means)} intervals are too few for a rate")
         return
     mean = _mean(np.array(means))
     follows = np.diff(kept) == 1
     if not follows.any():
-        found.said.append("no two intervals with a rate follow each other: no step of it is known")
+        text = "no two intervals with a rate follow each other: no step of it is known"
+        fitted.remarks.append(text)
         return
     deviation = _deviation_of_steps(np.diff(means)[follows])
     share = Estimate(*(min(100 * value / mean.value, 100.0) for value in deviation))
@@ -576,10 +572,10 @@ def _fit_rates(
         else (("rate",) if direction == "forward" else ("return_rate",))
     )
     for name in names:
-        found.values[name] = mean
-    if direction != "return" or "rate_sd_pct" not in found.values:
-        found.values["rate_sd_pct"] = share
-    found.said.append(f"{len(means)} intervals have a rate ({direction})")
+        fitted.values[name] = mean
+    if direction != "return" or "rate_sd_pct" not in fitted.values:
+        fitted.values["rate_sd_pct"] = share
+    fitted.remarks.append(f"{len(means)} intervals have a rate ({direction})")
 
 
 # Statistics
@@ -681,19 +677,19 @@ TEXTS = {
 """The names in a satellite's file, in their order, and what people are told of each."""
 
 
-def satellite_lines(found: Fitted, title: str) -> list[str]:
+def satellite_lines(fitted: Fitted, title: str) -> list[str]:
     """Return the lines of a satellite's file."""
     lines = [
         f"description: {title}",
-        f"# openbach-run link fit {', '.join(found.sources)}",
+        f"# openbach-run link fit {', '.join(fitted.sources)}",
         f"# In brackets: where a value lies with {CONFIDENCE:.0%} confidence.",
-        *(f"# {one}" for one in found.said),
+        *(f"# {remark}" for remark in fitted.remarks),
     ]
     for name, text in TEXTS.items():
-        if name in found.values:
-            one = found.values[name]
-            lines.append(f"{name}: {_text(name, one.value)}  # {text}{_interval(name, one)}")
-    if "rate" not in found.values:
+        if estimate := fitted.values.get(name):
+            value = _text(name, estimate.value)
+            lines.append(f"{name}: {value}  # {text}{_interval(name, estimate)}")
+    if "rate" not in fitted.values:
         lines.append("# rate: not measured, so the default")
     return lines
 
@@ -704,7 +700,7 @@ def _text(name: str, value: float) -> str:
     return f"{value:.4g}" if name != "grid_phase_s" else f"{value:.3f}"
 
 
-def _interval(name: str, one: Estimate) -> str:
-    if math.isnan(one.low):
+def _interval(name: str, estimate: Estimate) -> str:
+    if math.isnan(estimate.low):
         return ""
-    return f" ({_text(name, max(one.low, 0.0))} to {_text(name, one.high)})"
+    return f" ({_text(name, max(estimate.low, 0.0))} to {_text(name, estimate.high)})"

@@ -43,7 +43,7 @@ class Link(NamedTuple):
     """A link: the changes of its directions, until when, and what was assumed."""
 
     series: dict[tuple[str, str], Series]
-    """By quantity and direction."""
+    """Series by quantity and direction."""
     end_s: float
     assumed: list[str]
 
@@ -62,22 +62,22 @@ def link_of(parts: Sequence[Part], asked: Asked) -> Link:
             f"the link ends with {shortest.name}, at {end_s:g} s: the rest of the others is left"
             " out"
         )
-    found: dict[tuple[str, str], Series] = {}
+    known: dict[tuple[str, str], Series] = {}
     names: dict[tuple[str, str], str] = {}
     for part in parts:
-        for one in _series_of(part, asked, assumed):
-            for direction in DIRECTIONS if one.direction == "both" else (one.direction,):
-                place = one.quantity, direction
-                if place in found and names[place] != part.name:
+        for curve in _series_of(part, asked, assumed):
+            for direction in DIRECTIONS if curve.direction == "both" else (curve.direction,):
+                place = curve.quantity, direction
+                if place in known and names[place] != part.name:
                     raise ValueError(
-                        f"{names[place]} and {part.name} both have {WORDS[one.quantity]} of the"
+                        f"{names[place]} and {part.name} both have {WORDS[curve.quantity]} of the"
                         f" direction {direction}: give one, or say whose direction each is"
                         " (--forward FILE, --return FILE)"
                     )
-                if place not in found or one.direction != "both":
-                    found[place], names[place] = one, part.name
-    _complete(found, asked, assumed)
-    return Link(found, end_s, assumed)
+                if place not in known or curve.direction != "both":
+                    known[place], names[place] = curve, part.name
+    _complete(known, asked, assumed)
+    return Link(known, end_s, assumed)
 
 
 def _whole_bins_s(measured: Measured, bin_s: float) -> float:
@@ -86,12 +86,18 @@ def _whole_bins_s(measured: Measured, bin_s: float) -> float:
     return round((int(last_s / bin_s + 1e-12) + 1) * bin_s, 9)
 
 
+def first_probes(parts: Sequence[Part]) -> Probes | None:
+    """Return the probes of the first measurement that has any."""
+    every = (part.measured.probes for part in parts)
+    return next((probes for probes in every if probes is not None), None)
+
+
 def aligned(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
     """Return the measurements on one clock: by the time of day if all say it, else from 0 on."""
     begun_s = [part.measured.start_unix_s for part in parts]
     if len(parts) == 1:
         return list(parts), []
-    known = [one for one in begun_s if one is not None]
+    known = [time_s for time_s in begun_s if time_s is not None]
     if len(known) < len(parts):
         return list(parts), ["all files begin at the same time"]
     begin_s = max(known)
@@ -119,9 +125,9 @@ def cut(measured: Measured, from_s: float, to_s: float | None) -> Measured:
         return part
     end_s = to_s - from_s
     series = []
-    for one in part.series:
-        keep = one.times_s < end_s
-        series.append(replace(one, times_s=one.times_s[keep], values=one.values[keep]))
+    for curve in part.series:
+        keep = curve.times_s < end_s
+        series.append(replace(curve, times_s=curve.times_s[keep], values=curve.values[keep]))
     probes = part.probes
     if probes is not None:
         keep = probes.times_s < end_s
@@ -132,10 +138,10 @@ def cut(measured: Measured, from_s: float, to_s: float | None) -> Measured:
 def _later(measured: Measured, ahead_s: float) -> Measured:
     """Return a measurement from `ahead_s` on."""
     series = []
-    for one in measured.series:
-        first = max(int(np.searchsorted(one.times_s, ahead_s, side="right")) - 1, 0)
-        times_s = np.maximum(one.times_s[first:] - ahead_s, 0.0)
-        series.append(replace(one, times_s=times_s, values=one.values[first:]))
+    for curve in measured.series:
+        first = max(int(np.searchsorted(curve.times_s, ahead_s, side="right")) - 1, 0)
+        times_s = np.maximum(curve.times_s[first:] - ahead_s, 0.0)
+        series.append(replace(curve, times_s=times_s, values=curve.values[first:]))
     probes = measured.probes
     if probes is not None:
         keep = probes.times_s >= ahead_s
@@ -151,12 +157,12 @@ def _later(measured: Measured, ahead_s: float) -> Measured:
 def _series_of(part: Part, asked: Asked, assumed: list[str]) -> list[Series]:
     """Return the series of a file, its probes made into delay and loss."""
     measured = part.measured
-    found = list(measured.series)
+    every = list(measured.series)
     if measured.probes is not None:
-        has_delay = any(one.quantity == "delay_ms" for one in found)
-        for one in rtt.series(measured.probes, asked.bin_s):
-            if one.quantity != "delay_ms" or not has_delay:
-                found.append(one)
+        has_delay = any(curve.quantity == "delay_ms" for curve in every)
+        for curve in rtt.series(measured.probes, asked.bin_s):
+            if curve.quantity != "delay_ms" or not has_delay:
+                every.append(curve)
         if bool((measured.probes.lost == LOST).any()):
             assumed.append("in which direction a probe was lost is not known: both lose the same")
         if asked.bin_s is None and not has_delay:
@@ -165,42 +171,42 @@ def _series_of(part: Part, asked: Asked, assumed: list[str]) -> list[Series]:
                 " (--bin-s)"
             )
     if part.direction != "both":
-        found = [replace(one, direction=part.direction) for one in found]
-    return found
+        every = [replace(curve, direction=part.direction) for curve in every]
+    return every
 
 
-def _complete(found: dict[tuple[str, str], Series], asked: Asked, assumed: list[str]) -> None:
+def _complete(known: dict[tuple[str, str], Series], asked: Asked, assumed: list[str]) -> None:
     """Add what no file says: from the other direction, or what is assumed of any link."""
-    given = {"rate_bps": asked.rate_bps, "delay_ms": asked.delay_ms}
+    defaults = {"rate_bps": asked.rate_bps, "delay_ms": asked.delay_ms}
     options = {"rate_bps": "--rate-bps", "delay_ms": "--delay-ms"}
-    for quantity, value in given.items():
-        there = [one for one in DIRECTIONS if (quantity, one) in found]
-        if value is not None and len(there) == 2:
+    for quantity, value in defaults.items():
+        directions = [direction for direction in DIRECTIONS if (quantity, direction) in known]
+        if value is not None and len(directions) == 2:
             raise ValueError(
                 f"{options[quantity]}: the files have {WORDS[quantity]} of both directions; leave"
                 " this out"
             )
         for direction in DIRECTIONS:
-            if direction in there:
+            if direction in directions:
                 continue
             if value is not None:
-                found[quantity, direction] = _constant(quantity, direction, value)
-            elif there:
-                found[quantity, direction] = found[quantity, OTHER[direction]]
+                known[quantity, direction] = _constant(quantity, direction, value)
+            elif directions:
+                known[quantity, direction] = known[quantity, OTHER[direction]]
                 assumed.append(
                     f"the {direction} direction has {WORDS[quantity]} like the other"
                     f" ({options[quantity]})"
                 )
-        if not there and value is None and quantity == "rate_bps":
+        if not directions and value is None and quantity == "rate_bps":
             assumed.append(f"a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)")
-        if not there and value is None and quantity == "delay_ms":
+        if not directions and value is None and quantity == "delay_ms":
             assumed.append(
                 f"a delay of {DELAY_MS:g} ms in each direction: no file has one (--delay-ms)"
             )
     for direction in DIRECTIONS:
         for quantity, usual in (("rate_bps", RATE_BPS), ("delay_ms", DELAY_MS), ("loss_pct", 0.0)):
-            if (quantity, direction) not in found:
-                found[quantity, direction] = _constant(quantity, direction, usual)
+            if (quantity, direction) not in known:
+                known[quantity, direction] = _constant(quantity, direction, usual)
 
 
 def _constant(quantity: str, direction: str, value: float) -> Series:
@@ -212,12 +218,12 @@ def changes(link: Link) -> Iterator[Change]:
     merged: list[tuple[Numbers, list[list[float]]]] = []
     for direction in DIRECTIONS:
         series = [link.series[quantity, direction] for quantity in QUANTITIES]
-        times_s = np.unique(np.concatenate([[0.0], *(one.times_s for one in series)]))
+        times_s = np.unique(np.concatenate([[0.0], *(curve.times_s for curve in series)]))
         times_s = times_s[times_s < link.end_s]
         rows = []
-        for one in series:
-            places = np.maximum(np.searchsorted(one.times_s, times_s, side="right") - 1, 0)
-            rows.append(one.values[places])
+        for curve in series:
+            places = np.maximum(np.searchsorted(curve.times_s, times_s, side="right") - 1, 0)
+            rows.append(curve.values[places])
         rows[0] = np.where(rows[0] < LEAST_RATE_BPS, 0.0, rows[0])
         changed = np.ones(len(times_s), dtype=bool)
         changed[1:] = np.any([np.diff(row) != 0 for row in rows], axis=0)

@@ -20,7 +20,7 @@ from openbach_jobs.link_file import LinkFileError
 
 Numbers = npt.NDArray[np.float64]
 ANSWERED, LOST, LOST_FORWARD, LOST_RETURN = range(4)
-"""What became of a probe. The direction in which it was lost may not be known."""
+"""Fates of a probe. The direction in which it was lost may not be known."""
 USUAL_INTERVAL_S = 1.0
 """The time between two probes of ping and fping by default."""
 FILE_BYTES = 512 << 20
@@ -32,7 +32,7 @@ GAP_INTERVALS = 5.0
 GZIP = b"\x1f\x8b"
 BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 OLD_ENCODING = "cp1252"
-"""Of texts that are not UTF-8: what an older Windows writes."""
+"""Encoding of texts that are not UTF-8: an older Windows writes it."""
 
 
 class Probe(NamedTuple):
@@ -124,13 +124,13 @@ def content(path: Path) -> bytes:
             raise LinkFileError(path, "not a regular file")
         packed = path.open("rb").read(2) == GZIP
         with gzip.open(path) if packed else path.open("rb") as file:
-            found = file.read(FILE_BYTES + 1)
+            data = file.read(FILE_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise LinkFileError(path, text) from error
-    if len(found) > FILE_BYTES:
+    if len(data) > FILE_BYTES:
         raise LinkFileError(path, f"more than {FILE_BYTES >> 20} MiB: measure for a shorter time")
-    return found
+    return data
 
 
 def text_of(raw: bytes) -> str:
@@ -187,6 +187,12 @@ def one_after_the_other(runs: Sequence[Probes]) -> Probes:
         np.concatenate([run.rtts_ms for run in runs]),
         np.concatenate([run.lost for run in runs]),
     )
+
+
+def several(runs: Sequence[Any], what: str) -> list[str]:
+    """Return what is assumed of a file with several runs; [] for one run."""
+    text = "are in the file: one follows the other, without the time between them"
+    return [f"{len(runs)} {what} {text}"] if len(runs) > 1 else []
 
 
 def with_gaps_lost(probes: Probes) -> tuple[Probes, int, float]:

@@ -28,7 +28,9 @@ def read_delays(path: Path) -> Delays:
 
 def parsed(path: Path, text: str) -> Delays:
     """Return the delays in a text. Raises LinkFileError with the name of its file."""
-    return _parsed(path, ((number, one.strip()) for number, one in enumerate(text.split("\n"), 1)))
+    return _parsed(
+        path, ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1))
+    )
 
 
 def _parsed(path: Path, numbered: Iterable[tuple[int, str]]) -> Delays:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from satlink import xml_file
 from satlink.xml_file import Element, printable
 
 VERSION = "1.0.0"
-"""Of OpenSAND's model files, in all its versions from 6 on."""
+"""Version of OpenSAND's model files, in all its versions from 6 on."""
 KINDS = {
     "topology": ("frequency_plan",),
     "infrastructure": ("infrastructure", "entity"),
@@ -40,9 +41,9 @@ LIFE_SUPERFRAMES = 1
 SEQUENCE_NUMBER_BYTES, CRC_BYTES = 1, 4
 LABEL_BYTES = 3
 BITS_AGREE = 0.02
-"""By how much a waveform's bytes may differ from those that DVB-RCS2 gives this number."""
+"""Part by which a waveform's bytes may differ from those that DVB-RCS2 gives this number."""
 MODCODS_AGREE = 0.005
-"""By how much the efficiency of a MODCOD may differ from that of DVB-S2."""
+"""Part by which the efficiency of a MODCOD may differ from that in DVB-S2."""
 PCP_CLASSES = {7: "NM", 6: "SIG", 5: "EF", 4: "AF", 3: "AF", 2: "AF", 1: "BE", 0: "BE"}
 """The class by the upper three bits of the DSCP: what `access: dama` does."""
 CLASSES = ("NM", "EF", "SIG", "AF", "BE")
@@ -105,15 +106,15 @@ class Given(NamedTuple):
 
 
 @dataclass
-class Found:
+class Satellite:
     """A satellite's values, where each one comes from, and what is assumed and not modelled."""
 
     values: dict[str, str] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     not_modelled: list[str] = field(default_factory=list)
 
-    def put(self, name: str, text: str, element: Element, said: str = "") -> None:
+    def put(self, name: str, text: str, element: Element, note: str = "") -> None:
         """Put a value that an element says. Raises LinkFileError if no satellite can have it."""
         try:
             if name.startswith(dvbs2.IN_FILE):
@@ -126,7 +127,11 @@ class Found:
             raise element.wrong(f"{printable(element.text)!r} makes {error}") from None
         self.values[name] = text
         place = f"{printable(element.file.name)}, line {element.line}"
-        self.places[name] = f"{place}: {said}" if said else place
+        self.places[name] = f"{place}: {note}" if note else place
+
+    def say(self, name: str, text: str, place: str) -> None:
+        """Put a value that no element says, and where it is from."""
+        self.values[name], self.places[name] = text, place
 
     def lines(self) -> list[str]:
         """Return the lines of the satellite's file."""
@@ -135,7 +140,7 @@ class Found:
             "# SPDX-License-Identifier: GPL-3.0-or-later",
             "description: A satellite by OpenSAND's files (openbach-run link opensand)",
             *named,
-            *(f"# {text}" for text in (*self.said, *self.not_modelled)),
+            *(f"# {text}" for text in (*self.remarks, *self.not_modelled)),
         ]
 
 
@@ -159,7 +164,7 @@ class Carrier(NamedTuple):
 # Which file is which
 
 
-def read(paths: Sequence[Path], given: Given) -> Found:
+def read(paths: Sequence[Path], given: Given) -> Satellite:
     """Return the satellite of OpenSAND's files, in any order.
 
     Raises LinkFileError with the file, the line, and what would be right.
@@ -174,10 +179,10 @@ def read(paths: Sequence[Path], given: Given) -> Found:
     for kind in ("topology", "terminal"):
         if kind not in files:
             raise LinkFileError(paths[0], f"{NAMES[kind]} is missing beside it: give it, too")
-    found = _satellite(files, given)
+    satellite = _satellite(files, given)
     for kind, root in files.items():
-        found.not_modelled += not_read(kind, root)
-    return found
+        satellite.not_modelled += not_read(kind, root)
+    return satellite
 
 
 def _model(path: Path) -> Element:
@@ -208,46 +213,43 @@ def _kind(root: Element) -> str:
 # Values
 
 
-def _satellite(files: Mapping[str, Element], given: Given) -> Found:
+def _satellite(files: Mapping[str, Element], given: Given) -> Satellite:
     """Return the values of a satellite. Raises LinkFileError."""
     topology, terminal, gateway = files["topology"], files["terminal"], files.get("gateway")
     for kind in ("terminal", "gateway"):
         if kind in files:
             _check_control_plane(files[kind])
-    found = Found()
-    spot, group = _spot(topology, files.get("infrastructure"), given, found)
-    _put_delay(found, terminal, gateway, given)
-    es_n0_db = _es_n0_db(terminal, gateway, found)
-    _put_forward(found, topology, spot, group, es_n0_db[FORWARD], given)
-    _put_buffer(found, terminal)
-    found.values["access"] = presets.DAMA
-    found.places["access"] = "these files"
-    _put_times(found, topology, terminal)
-    _put_carrier(found, topology, spot, group, es_n0_db[RETURN])
-    _put_encapsulation(found, terminal)
-    _put_capacity(found, terminal)
+    satellite = Satellite()
+    spot, group = _spot(topology, files.get("infrastructure"), given, satellite)
+    _put_delay(satellite, terminal, gateway, given)
+    es_n0_db = _es_n0_db(terminal, gateway, satellite)
+    _put_forward(satellite, topology, spot, group, es_n0_db[FORWARD], given)
+    _put_buffer(satellite, terminal)
+    satellite.say("access", presets.DAMA, "these files")
+    _put_times(satellite, topology, terminal)
+    _put_carrier(satellite, topology, spot, group, es_n0_db[RETURN])
+    _put_encapsulation(satellite, terminal)
+    _put_capacity(satellite, terminal)
     if gateway is not None:
-        _put_gateway(found, gateway)
+        _put_gateway(satellite, gateway)
     else:
-        found.said.append(
+        satellite.remarks.append(
             "assumed: without the gateway's profile its delay and Es/N0 are those of the terminal,"
             " fca is 0, and no terminal is simulated"
         )
-    _check_classes(found, terminal)
-    _put_assigned(found)
+    _check_classes(satellite, terminal)
+    _put_assigned(satellite)
+    by_part: dict[str, dict[str, str]] = {"": {}, "dama": {}, "forward": {}}
+    for name, text in satellite.values.items():
+        part = "dama" if name in dama.VALUES else ""
+        part = "forward" if name.startswith(dvbs2.IN_FILE) else part
+        by_part[part][name.removeprefix(dvbs2.IN_FILE)] = text
     try:
-        of_link: dict[str, str] = {}
-        of_dama: dict[str, str] = {}
-        of_forward: dict[str, str] = {}
-        for name, text in found.values.items():
-            if name.startswith(dvbs2.IN_FILE):
-                of_forward[name.removeprefix(dvbs2.IN_FILE)] = text
-            else:
-                (of_dama if name in dama.VALUES else of_link)[name] = text
-        presets.in_force({}, presets.Preset(of_link, dama=of_dama, forward=of_forward))
+        of_dama, of_forward = by_part["dama"], by_part["forward"]
+        presets.in_force({}, presets.Preset(by_part[""], dama=of_dama, forward=of_forward))
     except ValueError as error:
         raise terminal.wrong(f"with {topology.file}: {error}") from None
-    return found
+    return satellite
 
 
 def _check_control_plane(profile: Element) -> None:
@@ -258,7 +260,7 @@ def _check_control_plane(profile: Element) -> None:
 
 
 def _spot(
-    topology: Element, infrastructure: Element | None, given: Given, found: Found
+    topology: Element, infrastructure: Element | None, given: Given, satellite: Satellite
 ) -> tuple[Element, str]:
     """Return the spot of the terminal, and its group of carriers. Raises LinkFileError."""
     defaults = topology.need("st_assignment/defaults")
@@ -269,25 +271,23 @@ def _spot(
             item.need("terminal_id").read()
             gateway, group = item.need("gateway_id"), item.need("group")
     if not own:
-        found.said.append(
+        satellite.remarks.append(
             "assumed: the terminal has the default gateway and group; the terminal's"
             " infrastructure would say which one it is"
         )
-    asked = gateway.read() if given.gateway_id is None else given.gateway_id
-    spots = topology.items("frequency_plan/spots")
-    there = []
-    for spot in spots:
+    wanted = gateway.read() if given.gateway_id is None else given.gateway_id
+    gateways = []
+    for spot in topology.items("frequency_plan/spots"):
         number = spot.need("assignments/gateway_id")
-        there.append(number.text)
-        if number.text == asked:
+        gateways.append(number.text)
+        if number.text == wanted:
             for part in spot.need("assignments").children:
                 part.read()  # which satellite: there is one
             _check_transparent(spot)
             return spot, group.read()
-    raise topology.need("frequency_plan").wrong(
-        f"no spot has the gateway {printable(asked)!r}; there are"
-        f" {', '.join(map(printable, there[:20])) or 'none'}"
-    )
+    there_are = ", ".join(map(printable, gateways[:20])) or "none"
+    reason = f"no spot has the gateway {printable(wanted)!r}; there are {there_are}"
+    raise topology.need("frequency_plan").wrong(reason)
 
 
 def _own_number(infrastructure: Element | None) -> str:
@@ -308,11 +308,12 @@ def _check_transparent(spot: Element) -> None:
             raise level.wrong(f"{level.text}: only a transparent satellite is modelled")
 
 
-def _put_delay(found: Found, terminal: Element, gateway: Element | None, given: Given) -> None:
+def _put_delay(
+    satellite: Satellite, terminal: Element, gateway: Element | None, given: Given
+) -> None:
     """Put the delay of both hops together."""
     if given.delay_ms is not None:
-        found.values["delay_ms"] = f"{given.delay_ms:g}"
-        found.places["delay_ms"] = "--delay-ms"
+        satellite.say("delay_ms", f"{given.delay_ms:g}", "--delay-ms")
         return
     hops_ms = []
     for profile in (terminal, gateway or terminal):
@@ -324,17 +325,17 @@ def _put_delay(found: Found, terminal: Element, gateway: Element | None, given: 
             )
         value = profile.need("physical_layer/delay/delay_value")
         hops_ms.append(value.whole(0, 10_000, "a delay in ms"))
-    said = f"{hops_ms[0]} ms to the satellite, {hops_ms[1]} ms from there to the gateway"
+    note = f"{hops_ms[0]} ms to the satellite, {hops_ms[1]} ms from there to the gateway"
     element = terminal.need("physical_layer/delay/delay_value")
-    found.put("delay_ms", f"{sum(hops_ms)}", element, said)
+    satellite.put("delay_ms", f"{sum(hops_ms)}", element, note)
 
 
-def _es_n0_db(terminal: Element, gateway: Element | None, found: Found) -> dict[str, float]:
+def _es_n0_db(terminal: Element, gateway: Element | None, satellite: Satellite) -> dict[str, float]:
     """Return the Es/N0 of both directions in a clear sky. Raises LinkFileError."""
     by_hop = {}
     for name, profile in ((RETURN, terminal), (FORWARD, gateway or terminal)):
-        by_hop[name, "uplink"] = _hop_db(profile, "uplink", found)
-        by_hop[name, "downlink"] = _hop_db(profile, "downlink", found)
+        by_hop[name, "uplink"] = _hop_db(profile, "uplink", satellite)
+        by_hop[name, "downlink"] = _hop_db(profile, "downlink", satellite)
     combined = {}
     for name, other in ((RETURN, FORWARD), (FORWARD, RETURN)):
         up, down = by_hop[name, "uplink"], by_hop[other, "downlink"]
@@ -342,54 +343,53 @@ def _es_n0_db(terminal: Element, gateway: Element | None, found: Found) -> dict[
     return combined
 
 
-def _hop_db(profile: Element, way: str, found: Found) -> float:
+def _hop_db(profile: Element, way: str, satellite: Satellite) -> float:
     """Return the C/N of a hop in dB, with a constant attenuation. Raises LinkFileError."""
     part = profile.need(f"physical_layer/{way}_attenuation")
     clear = part.need("clear_sky").number(-100, 100, "a C/N in dB")
     kind = part.need("attenuation_type")
     if kind.read() != "Ideal":
-        text = (
-            f"{printable(profile.file.name)}, line {kind.line}: {kind.path}:"
-            f" {printable(kind.text)}: no weather; the sky is clear"
-        )
-        if text not in found.not_modelled:
-            found.not_modelled.append(text)
+        place = f"{printable(profile.file.name)}, line {kind.line}: {kind.path}"
+        text = f"{place}: {printable(kind.text)}: no weather; the sky is clear"
+        if text not in satellite.not_modelled:
+            satellite.not_modelled.append(text)
         return clear
     return clear - part.need("ideal_attenuation_value").number(-100, 100, "an attenuation in dB")
 
 
 def _put_forward(
-    found: Found, topology: Element, spot: Element, group: str, es_n0_db: float, given: Given
+    satellite: Satellite,
+    topology: Element,
+    spot: Element,
+    group: str,
+    es_n0_db: float,
+    given: Given,
 ) -> None:
     """Put the forward link's rate: symbols of its carrier by bits of its MODCOD."""
     if given.rate_bps is not None:
-        found.values["rate"] = f"{given.rate_bps:.0f}"
-        found.places["rate"] = "--rate-bps"
+        satellite.say("rate", f"{given.rate_bps:.0f}", "--rate-bps")
         return
-    margin = topology.need("advanced_settings/links/forward_margin").number(
-        0, 100, "a margin in dB"
-    )
+    margins = topology.need("advanced_settings/links/forward_margin")
+    margin = margins.number(0, 100, "a margin in dB")
     known = _waveforms(topology, "dvb_s2", None)
     carrier = _carrier(spot, FORWARD, ("ACM",), group, known, es_n0_db - margin)
     bps = carrier.symbols * carrier.waveform.efficiency
-    _put_frames(found, topology, carrier, es_n0_db, margin)
-    found.put(
-        "rate",
-        f"{round(bps)}",
-        carrier.element.need("bandwidth"),
+    _put_frames(satellite, topology, carrier, es_n0_db, margin)
+    note = (
         f"{carrier.symbols / 1e6:.6g} Msymbol/s, MODCOD {carrier.waveform.number} of"
-        f" {carrier.waveform.efficiency:g} bit/symbol at {es_n0_db:.2f} dB",
+        f" {carrier.waveform.efficiency:g} bit/symbol at {es_n0_db:.2f} dB"
     )
+    satellite.put("rate", f"{round(bps)}", carrier.element.need("bandwidth"), note)
 
 
 def _put_frames(
-    found: Found, topology: Element, carrier: Carrier, es_n0_db: float, margin_db: float
+    satellite: Satellite, topology: Element, carrier: Carrier, es_n0_db: float, margin_db: float
 ) -> None:
     """Put the forward link as frames, if its MODCOD is that of DVB-S2."""
     own = dvbs2.best(es_n0_db - margin_db)
     efficiency = carrier.waveform.efficiency
     if own is None or abs(own.efficiency - efficiency) > MODCODS_AGREE * own.efficiency:
-        found.said.append(
+        satellite.remarks.append(
             f"the forward link is a rate: at {es_n0_db:.2f} dB DVB-S2 has"
             f" {own.name if own else 'no MODCOD'}, and these files one of {efficiency:g} bit/symbol"
         )
@@ -397,18 +397,17 @@ def _put_frames(
     settings = topology.need("advanced_settings")
     loop = settings.need("timers/acm_refresh")
     band = carrier.element.need("bandwidth")
-    found.values["forward"] = presets.DVBS2
-    found.places["forward"] = "carrier of type ACM; forward=rate is the rate above"
-    found.put("forward_symbols", f"{round(carrier.symbols)}", band, f"{band.text} kHz")
-    found.put("forward_es_n0_db", f"{es_n0_db:.4g}", carrier.element, "of a clear sky")
-    found.put("forward_loop_ms", f"{loop.whole(0, 100_000, 'a duration in ms')}", loop, "of ACM")
-    found.put("forward_margin_db", f"{margin_db:g}", settings.need("links/forward_margin"))
-    found.values["forward_hysteresis_db"] = "0"
-    found.places["forward_hysteresis_db"] = "OpenSAND has none"
+    satellite.say("forward", presets.DVBS2, "carrier of type ACM; forward=rate is the rate above")
+    satellite.put("forward_symbols", f"{round(carrier.symbols)}", band, f"{band.text} kHz")
+    satellite.put("forward_es_n0_db", f"{es_n0_db:.4g}", carrier.element, "of a clear sky")
+    loop_ms = loop.whole(0, 100_000, "a duration in ms")
+    satellite.put("forward_loop_ms", f"{loop_ms}", loop, "of ACM")
+    satellite.put("forward_margin_db", f"{margin_db:g}", settings.need("links/forward_margin"))
+    satellite.say("forward_hysteresis_db", "0", "OpenSAND has none")
 
 
 def _put_carrier(
-    found: Found, topology: Element, spot: Element, group: str, es_n0_db: float
+    satellite: Satellite, topology: Element, spot: Element, group: str, es_n0_db: float
 ) -> None:
     """Put the symbol rate and the waveform of the return link."""
     margin = topology.need("advanced_settings/links/return_margin").number(0, 100, "a margin in dB")
@@ -417,42 +416,38 @@ def _put_carrier(
     known = _waveforms(topology, "dvb_rcs2", length)
     carrier = _carrier(spot, RETURN, ("DAMA",), group, known, es_n0_db - margin)
     band = carrier.element.need("bandwidth")
-    said = f"{band.text} kHz, roll-off {spot.need('roll_off/return').text}"
-    found.put("symbols", f"{round(carrier.symbols)}", band, said)
+    note = f"{band.text} kHz, roll-off {spot.need('roll_off/return').text}"
+    satellite.put("symbols", f"{round(carrier.symbols)}", band, note)
     waveform = carrier.waveform
-    said = f"of {carrier.element.need('wave_form').text} at {es_n0_db:.2f} dB"
-    found.put("waveform", f"{waveform.number}", waveform.element.need("id"), printable(said))
+    note = f"of {carrier.element.need('wave_form').text} at {es_n0_db:.2f} dB"
+    satellite.put("waveform", f"{waveform.number}", waveform.element.need("id"), printable(note))
     length_bytes = waveform.efficiency * int(length.split()[0]) / 8
     expected = dama.WAVEFORMS[waveform.number]
     if abs(length_bytes - expected) > max(BITS_AGREE * expected, 1):
-        raise waveform.element.need("efficiency").wrong(
-            f"waveform {waveform.number} would carry {length_bytes:.1f} bytes in {length}; by"
-            f" DVB-RCS2 it carries {expected}"
-        )
+        what = f"waveform {waveform.number} would carry {length_bytes:.1f} bytes in {length}"
+        element = waveform.element.need("efficiency")
+        raise element.wrong(f"{what}; by DVB-RCS2 it carries {expected}")
 
 
 def _waveforms(topology: Element, name: str, length: str | None) -> dict[int, Waveform]:
     """Return the waveforms of a list by number, only those of a burst's length if it is given."""
-    found: dict[int, Waveform] = {}
+    waveforms: dict[int, Waveform] = {}
     for item in topology.need(f"wave_forms/{name}").children:
         number = item.need("id")
         if length is not None and item.need("burst_length").text != length:
             continue
+        texts = item.need("efficiency").text, item.need("threshold").text
         try:
-            waveform = Waveform(
-                int(number.text),
-                float(item.need("efficiency").text),
-                float(item.need("threshold").text),
-                item,
-            )
+            efficiency, threshold_db = map(float, texts)
+            waveform = Waveform(int(number.text), efficiency, threshold_db, item)
         except ValueError:
             raise item.wrong("id, efficiency and threshold of a waveform are numbers") from None
-        if waveform.number in found:
+        if waveform.number in waveforms:
             raise number.wrong(f"a second waveform {printable(number.text)}; give one")
         if not (0 < waveform.efficiency < 20 and -100 < waveform.threshold_db < 100):
             raise item.wrong("efficiency is above 0 and below 20, threshold within 100 dB of 0")
-        found[waveform.number] = waveform
-    return found
+        waveforms[waveform.number] = waveform
+    return waveforms
 
 
 def _carrier(
@@ -468,28 +463,25 @@ def _carrier(
     Raises LinkFileError if there is none.
     """
     roll_off = spot.need(f"roll_off/{direction}").number(0, 1, "a roll-off")
+    by_threshold = attrgetter("threshold_db")
     carriers = []
     for item in spot.items(f"{direction}_band"):
         if item.need("type").text not in types or item.need("group").text != group:
             continue
-        offered = [known[one] for one in _numbers(item.need("wave_form")) if one in known]
+        offered = [known[number] for number in _numbers(item.need("wave_form")) if number in known]
         if not offered:
-            raise item.need("wave_form").wrong(
-                f"{printable(item.need('wave_form').text)!r}: none of them is in wave_forms with"
-                " the burst's length"
-            )
-        heard = [one for one in offered if one.threshold_db <= es_n0_db]
+            element, reason = item.need("wave_form"), "none of them is in wave_forms with"
+            raise element.wrong(f"{printable(element.text)!r}: {reason} the burst's length")
+        heard = [waveform for waveform in offered if waveform.threshold_db <= es_n0_db]
         # OpenSAND takes the most robust one as well where none gets through.
-        best = max(heard, key=_threshold) if heard else min(offered, key=_threshold)
+        best = max(heard, key=by_threshold) if heard else min(offered, key=by_threshold)
         khz = item.need("bandwidth").whole(1, 100_000_000, "a bandwidth in kHz")
         carriers.append(Carrier(item, khz * 1000 / (1 + roll_off), best))
     if not carriers:
         way = " --rate-bps gives a rate." if direction == FORWARD else ""
-        raise spot.wrong(
-            f"{direction}_band has no carrier of type {' or '.join(types)} for the group"
-            f" {printable(group)!r}.{way}"
-        )
-    chosen = max(carriers, key=lambda one: _threshold(one.waveform))
+        what = f"{direction}_band has no carrier of type {' or '.join(types)}"
+        raise spot.wrong(f"{what} for the group {printable(group)!r}.{way}")
+    chosen = max(carriers, key=lambda carrier: carrier.waveform.threshold_db)
     for name in ("type", "group", "wave_form"):
         chosen.element.need(name).read()
     for part in chosen.waveform.element.children:
@@ -497,81 +489,73 @@ def _carrier(
     return chosen
 
 
-def _threshold(waveform: Waveform) -> float:
-    return waveform.threshold_db
-
-
 def _numbers(element: Element) -> list[int]:
     """Return the numbers of a text like `3-12;14`. Raises LinkFileError."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in element.text.split(";"):
         ends = part.strip().split("-")
-        if len(ends) > 2 or not all(one.isascii() and one.isdigit() for one in ends):
+        if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
             raise element.wrong(f"{printable(element.text)!r} is not like 3-12 or 3;4;7")
         first, last = int(ends[0][:6]), int(ends[-1][:6])
         if not 0 <= first <= last <= 1000:
             raise element.wrong(f"{printable(part)!r}: from a number to a larger one, at most 1000")
-        found += range(first, last + 1)
-    return found
+        numbers += range(first, last + 1)
+    return numbers
 
 
-def _put_buffer(found: Found, terminal: Element) -> None:
+def _put_buffer(satellite: Satellite, terminal: Element) -> None:
     """Put the queue's size: that of the FIFO of best effort."""
     for item in terminal.items("network/st_fifos"):
         if item.need("name").text == "BE":
             item.need("name").read()
             size = item.need("capacity")
             size.whole(2, 1_000_000, "a number of packets")
-            found.put("buffer", f"{size.text}p", size, "of each class")
+            satellite.put("buffer", f"{size.text}p", size, "of each class")
 
 
-def _put_times(found: Found, topology: Element, terminal: Element) -> None:
+def _put_times(satellite: Satellite, topology: Element, terminal: Element) -> None:
     """Put how time is cut, and how long requests take and live."""
     settings = topology.need("advanced_settings")
     frame = settings.need("links/return_duration")
     superframe_ms = frame.number(1, 1000, "a duration in ms")
-    found.put("algorithm", "opensand", _algorithm(terminal), "Legacy, as it is meant")
-    found.said.append(
+    algorithm = terminal.need("access/dama/algorithm")
+    algorithm.one_of(("Legacy",))
+    satellite.put("algorithm", "opensand", algorithm, "Legacy, as it is meant")
+    satellite.remarks.append(
         "algorithm: opensand is Legacy without the mistakes of OpenSAND 8.2; with them it is"
         " dama.algorithm=opensand_8_2"
     )
-    found.put("superframe_ms", f"{superframe_ms:g}", frame)
+    satellite.put("superframe_ms", f"{superframe_ms:g}", frame)
     synchro = settings.need("timers/synchro")
     period = round(synchro.number(1, 100_000, "a duration in ms") / superframe_ms)
     if period < 1:
         raise synchro.wrong(f"{synchro.text} ms are no whole superframe of {superframe_ms:g} ms")
-    said = f"{synchro.text} ms, {period} superframes"
-    found.put("request_period_ms", f"{period * superframe_ms:.12g}", synchro, said)
+    note = f"{synchro.text} ms, {period} superframes"
+    satellite.put("request_period_ms", f"{period * superframe_ms:.12g}", synchro, note)
     answer = terminal.need("access/dama/duration")
     superframes = answer.whole(1, 65_535, "a number of superframes")
-    said = f"{superframes} superframes"
-    found.put("request_rtt_ms", f"{superframes * superframe_ms:.12g}", answer, said)
+    note = f"{superframes} superframes"
+    satellite.put("request_rtt_ms", f"{superframes * superframe_ms:.12g}", answer, note)
     for name in ("rbdc_life", "vbdc_life"):
-        found.put(name, f"{period + LIFE_SUPERFRAMES}", synchro, "one more than the period")
+        satellite.put(name, f"{period + LIFE_SUPERFRAMES}", synchro, "one more than the period")
 
 
-def _algorithm(terminal: Element) -> Element:
-    element = terminal.need("access/dama/algorithm")
-    element.one_of(("Legacy",))
-    return element
-
-
-def _put_encapsulation(found: Found, terminal: Element) -> None:
+def _put_encapsulation(satellite: Satellite, terminal: Element) -> None:
     """Put what RLE adds to a packet."""
     kind = terminal.get("encap/rle/alpdu_protection")
     if kind is None:
-        found.said.append("assumed: packets that are cut have a sequence number (no encap/rle)")
-        found.values["label_bytes"] = f"{LABEL_BYTES}"
-        found.values["check_bytes"] = f"{SEQUENCE_NUMBER_BYTES}"
-        found.places |= dict.fromkeys(("label_bytes", "check_bytes"), "OpenSAND's RLE")
+        text = "assumed: packets that are cut have a sequence number (no encap/rle)"
+        satellite.remarks.append(text)
+        satellite.say("label_bytes", f"{LABEL_BYTES}", "OpenSAND's RLE")
+        satellite.say("check_bytes", f"{SEQUENCE_NUMBER_BYTES}", "OpenSAND's RLE")
         return
     names = {"Sequence Number": SEQUENCE_NUMBER_BYTES, "CRC": CRC_BYTES}
     check_bytes = names[kind.one_of(tuple(names))]
-    found.put("label_bytes", f"{LABEL_BYTES}", kind, "OpenSAND's RLE")
-    found.put("check_bytes", f"{check_bytes}", kind)
+    satellite.put("label_bytes", f"{LABEL_BYTES}", kind, "OpenSAND's RLE")
+    satellite.put("check_bytes", f"{check_bytes}", kind)
 
 
-def _put_capacity(found: Found, terminal: Element) -> None:
+def _put_capacity(satellite: Satellite, terminal: Element) -> None:
     """Put what the terminal has and may ask for."""
     enabled = terminal.need("access/settings/dama_enabled")
     if not enabled.flag():
@@ -580,12 +564,12 @@ def _put_capacity(found: Found, terminal: Element) -> None:
     if scpc is not None:
         scpc.flag()
     cra = terminal.need("access/dama/cra")
-    found.put("cra", f"{cra.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", cra)
+    satellite.put("cra", f"{cra.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", cra)
     fifos = [item.need("access_type") for item in terminal.items("network/st_fifos")]
-    kinds = {one.read() for one in fifos}
+    kinds = {fifo.read() for fifo in fifos}
     if "SALOHA" in kinds:
-        place = next(one for one in fifos if one.text == "SALOHA")
-        found.not_modelled.append(
+        place = next(fifo for fifo in fifos if fifo.text == "SALOHA")
+        satellite.not_modelled.append(
             f"{printable(terminal.file.name)}, line {place.line}: {place.path}: SALOHA: data"
             " by random access; here the class asks as the others do"
         )
@@ -598,20 +582,20 @@ def _put_capacity(found: Found, terminal: Element) -> None:
             raise switch.wrong(f"{name}_max is missing beside it")
         value = largest.whole(0, most, f"a number of {unit}")
         if f"DAMA_{name.upper()}" not in kinds:
-            found.said.append(
+            satellite.remarks.append(
                 f"{name}: no FIFO of the terminal has DAMA_{name.upper()}, so it is never asked for"
             )
         elif name == "rbdc":
-            found.put("rbdc", f"{value}k", largest)
+            satellite.put("rbdc", f"{value}k", largest)
         else:
-            found.put("vbdc_bytes", f"{value * 125}", largest, f"{value} kbit")
+            satellite.put("vbdc_bytes", f"{value * 125}", largest, f"{value} kbit")
 
 
-def _put_gateway(found: Found, gateway: Element) -> None:
+def _put_gateway(satellite: Satellite, gateway: Element) -> None:
     """Put what the control centre gives without being asked, and simulated terminals."""
     fca = gateway.get("network/fca")
     if fca is not None:
-        found.put("fca", f"{fca.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", fca)
+        satellite.put("fca", f"{fca.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", fca)
     algorithm = gateway.get("network/dama_algorithm")
     if algorithm is not None:
         algorithm.one_of(("Legacy",))
@@ -623,29 +607,29 @@ def _put_gateway(found: Found, gateway: Element) -> None:
     count = gateway.need("network/simulation_nb_station")
     mean = gateway.need("network/simulation_mean_requests")
     spread = gateway.need("network/simulation_amplitude_request")
-    found.put("simulated", f"{count.whole(0, 1023, 'a number of terminals')}", count)
+    satellite.put("simulated", f"{count.whole(0, 1023, 'a number of terminals')}", count)
     if not count.whole(0, 1023, "a number of terminals"):
         return
-    found.put("simulated_rate", f"{mean.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", mean)
+    satellite.put("simulated_rate", f"{mean.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", mean)
     # OpenSAND draws evenly within the amplitude.
     deviation_bps = spread.whole(0, MOST_KBPS, "a rate in kbit/s") * 1000 / math.sqrt(12)
-    said = f"of {spread.text} kbit/s from the least to the largest"
-    found.put("simulated_deviation", f"{deviation_bps:.0f}", spread, said)
-    found.put("simulated_off_s", "0", kind, "they never stop")
-    found.said.append("simulated terminals have the cra, rbdc and vbdc_bytes of the others")
+    note = f"of {spread.text} kbit/s from the least to the largest"
+    satellite.put("simulated_deviation", f"{deviation_bps:.0f}", spread, note)
+    satellite.put("simulated_off_s", "0", kind, "they never stop")
+    satellite.remarks.append("simulated terminals have the cra, rbdc and vbdc_bytes of the others")
 
 
-def _put_assigned(found: Found) -> None:
+def _put_assigned(satellite: Satellite) -> None:
     """Put the return link's rate for access=assigned: what the terminal has and may ask for."""
-    bps = sum(
-        netem.number(found.values.get(name, "0"), 0, 1e12, "a rate") for name in ("cra", "rbdc")
-    )
+    texts = [satellite.values.get(name, "0") for name in ("cra", "rbdc")]
+    bps = sum(netem.number(text, 0, 1e12, "a rate") for text in texts)
     bps = min(max(bps, presets.LEAST_BPS), presets.MOST_BPS)
-    found.values["return_rate"] = f"{bps:.0f}"
-    found.places["return_rate"] = "of access=assigned: cra and rbdc together, at least 32 kbit/s"
+    satellite.say(
+        "return_rate", f"{bps:.0f}", "of access=assigned: cra and rbdc together, at least 32 kbit/s"
+    )
 
 
-def _check_classes(found: Found, terminal: Element) -> None:
+def _check_classes(satellite: Satellite, terminal: Element) -> None:
     """Say which classes are others than those by the DSCP."""
     for item in terminal.items("network/qos_classes"):
         pcp = item.need("pcp").whole(0, 7, "a PCP")
@@ -658,7 +642,7 @@ def _check_classes(found: Found, terminal: Element) -> None:
         if rank < len(CLASSES) and (name.text, priority.text) == (CLASSES[rank], f"{rank}"):
             name.read()
             priority.read()
-        if item.need("capacity").text + "p" == found.values.get("buffer"):
+        if item.need("capacity").text + "p" == satellite.values.get("buffer"):
             item.need("capacity").read()
 
 
@@ -698,13 +682,13 @@ def _line(reason: str, leaves: Sequence[Element]) -> str:
     )
 
 
-def described(path: Path, found: Found) -> Iterable[str]:
+def described(path: Path, satellite: Satellite) -> Iterable[str]:
     """Yield the lines that are printed: values and where they are from, then the rest."""
     yield f"{path}:"
-    for name, text in found.values.items():
-        yield f"  {name}: {text}  # {found.places[name]}"
-    for said in found.said:
-        yield f"  {said}"
-    yield f"not modelled ({len(found.not_modelled)}):"
-    for line in found.not_modelled:
+    for name, text in satellite.values.items():
+        yield f"  {name}: {text}  # {satellite.places[name]}"
+    for remark in satellite.remarks:
+        yield f"  {remark}"
+    yield f"not modelled ({len(satellite.not_modelled)}):"
+    for line in satellite.not_modelled:
         yield f"  {line}"

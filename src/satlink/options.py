@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from openbach_jobs import constellation, dvbs2, netem
 from satlink import acm, fit, mahimahi, rtt
@@ -96,10 +97,10 @@ A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad inpu
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser(
+    link_parser = argparse.ArgumentParser(
         "openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw
     )
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = link_parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def command(name: str, what: str, description: str | None = None) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=what, description=description, formatter_class=raw)
@@ -109,36 +110,20 @@ def parser() -> argparse.ArgumentParser:
 
     rain = command("acm", "DVB-S2 in the rain, with adaptive coding and modulation", acm.__doc__)
     _add_parameters(rain, acm.Acm)
-    rain.add_argument(
-        "--es-n0",
-        action="store_true",
-        help="write Es/N0 over time, for es_n0_file of a forward link in frames, in place of a link"
-        " file",
-    )
-    rain.add_argument(
-        "--terminal",
-        default=dvbs2.ALL,
-        metavar="N",
-        help="with --es-n0: whose it is, a number from 0 on, or all (default all)",
-    )
+    what = "write Es/N0 over time, for es_n0_file of a forward link in frames"
+    _flag(rain, "--es-n0", f"{what}, in place of a link file")
+    what = "with --es-n0: whose it is, a number from 0 on, or all (default all)"
+    _text(rain, "--terminal", "N", what, default=dvbs2.ALL)
 
     orbits = command("tle", "over the satellites of a file of two-line elements", TLE)
     _add_tle(orbits)
 
     traces = command("mahimahi", "from packet-delivery traces", mahimahi.__doc__)
-    traces.add_argument(
-        "up", type=Path, metavar="UP", help="trace of the return direction (from the user)"
-    )
-    traces.add_argument(
-        "down", type=Path, metavar="DOWN", help="trace of the forward direction (to the user)"
-    )
-    traces.add_argument(
-        "--bin-ms",
-        type=int,
-        default=100,
-        help="time over which packets are a rate, 1 to 10000 (default 100)",
-    )
-    traces.add_argument("--delay-ms", type=float, help="one way; traces have none (default 250)")
+    _path(traces, "up", "trace of the return direction (from the user)", metavar="UP")
+    _path(traces, "down", "trace of the forward direction (to the user)", metavar="DOWN")
+    what = "time over which packets are a rate, 1 to 10000 (default 100)"
+    _value(traces, "--bin-ms", what, 100)
+    _value(traces, "--delay-ms", "one way; traces have none (default 250)")
 
     of_opensand = "from OpenSAND's delay files, or a satellite from its topology and profile"
     delays = command("opensand", of_opensand, OPENSAND)
@@ -149,21 +134,16 @@ def parser() -> argparse.ArgumentParser:
     _add_files(measured)
     trips = command("rtt", "from round-trip times, as `import` of one file", rtt.__doc__)
     trips.set_defaults(forward=[], back=[])
-    trips.add_argument(
-        "file", type=Path, metavar="FILE", nargs=1, help="any file that `link import` reads"
-    )
-    for one in (measured, trips):
-        _add_import(one)
+    _path(trips, "file", "any file that `link import` reads", nargs=1)
+    for subcommand in (measured, trips):
+        _add_import(subcommand)
 
     of_fit = "a satellite's file from measurements, with the uncertainty of each value"
     fitted = command("fit", of_fit, fit.__doc__)
     _add_files(fitted)
     _add_reading(fitted)
-    fitted.add_argument(
-        "--grid-s",
-        type=float,
-        help="time between two reconfigurations (default: found, or 15 if nothing tells it)",
-    )
+    what = "time between two reconfigurations (default: found, or 15 if nothing tells it)"
+    _value(fitted, "--grid-s", what)
     _add_part(fitted)
     _add_output(fitted, "FILE", "the satellite, NAME.yml")
 
@@ -174,28 +154,24 @@ def parser() -> argparse.ArgumentParser:
     compared.add_argument("other", metavar="B", help="the same")
     _add_reading(compared)
     _add_part(compared)
-    compared.add_argument(
-        "--seed", type=int, default=1, help="of what a satellite draws by chance (default 1)"
-    )
+    _value(compared, "--seed", "of what a satellite draws by chance (default 1)", 1)
     _add_output(compared, "FIGURE", "one picture: .svg, .pdf or .png", required=False)
 
     for generator in (leo, orbits, rain):
-        generator.add_argument(
-            "--duration-s", type=float, default=600.0, help="how much is written (default 600)"
-        )
+        _value(generator, "--duration-s", "how much is written (default 600)", 600.0)
     for maker in (leo, orbits, rain, traces, delays, measured, trips):
         what = "the link file" if maker is not delays else "the link file, or NAME.yml"
         _add_output(maker, "FILE", what)
-        maker.add_argument("--quiet", action="store_true", help="no progress")
+        _flag(maker, "--quiet", "no progress")
 
     of_check = "says what is wrong with a link file or a file of Es/N0, or what is in it"
     check = command("check", of_check)
-    check.add_argument("file", type=Path, metavar="FILE")
+    _path(check, "file", None)
 
     plot = command("plot", "draws rate, delay and loss over time")
-    plot.add_argument("file", type=Path, metavar="FILE")
+    _path(plot, "file", None)
     _add_output(plot, "FIGURE", ".svg, .pdf or .png")
-    return made
+    return link_parser
 
 
 def _add_output(
@@ -205,168 +181,129 @@ def _add_output(
     parser.add_argument("-o", "--output", type=Path, required=required, metavar=metavar, help=what)
 
 
+Arguments = argparse._ActionsContainer
+"""A parser, or a group of its options."""
+
+
+def _value(to: Arguments, option: str, what: str, default: float | None = None) -> None:
+    """Add an option with a number, whole where its default is."""
+    kind = int if isinstance(default, int) else float
+    to.add_argument(option, type=kind, default=default, help=what)
+
+
+def _text(to: Arguments, option: str, metavar: str, what: str, **more: Any) -> None:
+    """Add an option with a text."""
+    to.add_argument(option, metavar=metavar, help=what, **more)
+
+
+def _flag(to: Arguments, option: str, what: str) -> None:
+    """Add an option without a value."""
+    to.add_argument(option, action="store_true", help=what)
+
+
+def _path(
+    to: Arguments, name: str, what: str | None, *, metavar: str = "FILE", **more: Any
+) -> None:
+    """Add an argument that is a file, or several."""
+    to.add_argument(name, type=Path, metavar=metavar, help=what, **more)
+
+
+OPENSAND_FILES = """\
+delays between terminal and satellite, then between gateway and satellite (default: the same); or
+topology.xml, the terminal's profile.xml, and if you have them the gateway's profile.xml and the
+terminal's infrastructure.xml"""
+REFRESH = "OpenSAND's parameter of that name (default 1000)"
+
+
 def _add_opensand(parser: argparse.ArgumentParser) -> None:
     """Add files and options of what OpenSAND has."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        nargs="+",
-        help="delays between terminal and satellite, then between gateway and satellite (default:"
-        " the same); or topology.xml, the terminal's profile.xml, and if you have them the"
-        " gateway's profile.xml and the terminal's infrastructure.xml",
-    )
+    _path(parser, "file", OPENSAND_FILES.replace("\n", " "), nargs="+")
     of_delays = parser.add_argument_group("delay files")
-    of_delays.add_argument(
-        "--refresh-period-ms",
-        type=int,
-        help="OpenSAND's parameter of that name (default 1000)",
-    )
-    of_delays.add_argument(
-        "--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`"
-    )
+    of_delays.add_argument("--refresh-period-ms", type=int, help=REFRESH)
+    _flag(of_delays, "--loop", "begin again after the last delay, as OpenSAND's `loop`")
     of_models = parser.add_argument_group("topology and profile")
-    of_models.add_argument(
-        "--delay-ms", type=float, help="one way over both hops (default: of the profiles)"
+    _value(of_models, "--delay-ms", "one way over both hops (default: of the profiles)")
+    _text(of_models, "--gateway-id", "ID", "whose spot it is (default: of the topology)")
+    what = (
+        "of each direction, as 20M (default 10M); with a topology of the forward direction"
+        " (default: its carrier and MODCOD)"
     )
-    of_models.add_argument(
-        "--gateway-id", metavar="ID", help="whose spot it is (default: of the topology)"
-    )
-    parser.add_argument(
-        "--rate-bps",
-        type=_rate,
-        metavar="RATE",
-        help="of each direction, as 20M (default 10M); with a topology of the forward direction"
-        " (default: its carrier and MODCOD)",
-    )
+    _text(parser, "--rate-bps", "RATE", what, type=_rate)
 
 
 def _add_tle(parser: argparse.ArgumentParser) -> None:
     """Add file, places and values of a link over published orbits."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="elements, two or three lines each")
+    _path(parser, "file", "elements, two or three lines each")
     for name, text in (("terminal", "the user's terminal"), ("gateway", "the gateway")):
-        parser.add_argument(
-            f"--{name}", required=True, metavar="LAT,LON", help=f"{text}, in degrees: 43.60,1.44"
-        )
-    parser.add_argument(
-        "--start", metavar="TIME", help="time of day at 0 s, UTC (default: of the newest elements)"
-    )
-    parser.add_argument(
-        "--like", metavar="NAME", help="a satellite whose reconfigurations and rates are on top"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="of what --like draws by chance (default 1)"
-    )
+        _text(parser, f"--{name}", "LAT,LON", f"{text}, in degrees: 43.60,1.44", required=True)
+    _text(parser, "--start", "TIME", "time of day at 0 s, UTC (default: of the newest elements)")
+    what = "a satellite whose reconfigurations and rates are on top"
+    _text(parser, "--like", "NAME", what)
+    _value(parser, "--seed", "of what --like draws by chance (default 1)", 1)
     known = constellation.Constellation.parameters()
     for name in TLE_VALUES:
-        one = known[name]
-        parser.add_argument(
-            "--" + name.replace("_", "-"),
-            type=float,
-            help=f"{one.meaning} (default {one.default:g})",
-        )
+        parameter = known[name]
+        what = f"{parameter.meaning} (default {parameter.default:g})"
+        _value(parser, "--" + name.replace("_", "-"), what)
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:
     """Add the files of a command that takes several."""
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", nargs="*", help="of both directions, or as it says"
-    )
-    parser.add_argument(
-        "--forward",
-        type=Path,
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a file of the forward direction (to the user); may be given several times",
-    )
-    parser.add_argument(
-        "--return",
-        dest="back",
-        type=Path,
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a file of the return direction (from the user)",
-    )
+    _path(parser, "file", "of both directions, or as it says", nargs="*")
+    several: dict[str, Any] = {"action": "append", "default": []}
+    what = "a file of the forward direction (to the user); may be given several times"
+    _path(parser, "--forward", what, **several)
+    what = "a file of the return direction (from the user)"
+    _path(parser, "--return", what, dest="back", **several)
 
 
 def _add_part(parser: argparse.ArgumentParser) -> None:
     """Add the options that leave out a part of the measurements."""
-    parser.add_argument(
-        "--from-s", type=float, default=0.0, help="begin so long after the begin (default 0)"
-    )
-    parser.add_argument("--to-s", type=float, help="end so long after the begin (default: all)")
+    _value(parser, "--from-s", "begin so long after the begin (default 0)", 0.0)
+    _value(parser, "--to-s", "end so long after the begin (default: all)")
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
     """Add the options of the commands that make a link file of measurements."""
-    parser.add_argument(
-        "--bin-s",
-        type=float,
-        help="time over which probes are one delay and one loss (default: see `link rtt --help`)",
-    )
+    what = "time over which probes are one delay and one loss (default: see `link rtt --help`)"
+    _value(parser, "--bin-s", what)
     _add_reading(parser)
-    parser.add_argument(
-        "--rate-bps",
-        type=_rate,
-        metavar="RATE",
-        help="of each direction whose rate no file has, as 20M (default 10M)",
-    )
-    parser.add_argument(
-        "--delay-ms", type=float, help="one way, where no file has a delay (default 250)"
-    )
-    parser.add_argument("--loop", action="store_true", help="begin again after the end")
+    what = "of each direction whose rate no file has, as 20M (default 10M)"
+    _text(parser, "--rate-bps", "RATE", what, type=_rate)
+    _value(parser, "--delay-ms", "one way, where no file has a delay (default 250)")
+    _flag(parser, "--loop", "begin again after the end")
+
+
+READING = {
+    "--interval-s": (
+        "time between two probes of a ping without -D (default: as ping says, else 1)",
+        None,
+    ),
+    "--bin-ms": ("mahimahi: time over which packets are a rate (default 100)", 100),
+    "--delay-period-ms": ("time between two lines of a trace of delays (default 10)", 10.0),
+    "--refresh-period-ms": (REFRESH, 1000),
+}
+"""Options of all commands that read measurements: their text, and the default."""
+READING_FLAGS = {
+    "--take-throughput": (
+        "the Starlink dish: the throughput that was used is the rate of the link"
+    ),
+    "--gaps-are-lost": "CSV in which no probe is marked as lost: gaps are lost probes",
+    "--times-of-answers": ("CSV whose times are those of the answers, as `ping -D` writes them"),
+}
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     """Add the options of all commands that read measurements."""
-    parser.add_argument(
-        "--interval-s",
-        type=float,
-        help="time between two probes of a ping without -D (default: as ping says, else 1)",
+    for option, (what, default) in READING.items():
+        _value(parser, option, what, default)
+    what = (
+        "of several measurements in a file: a column's value, prb_id of RIPE Atlas, target of"
+        " fping, ping of flent; may be given several times"
     )
-    parser.add_argument(
-        "--bin-ms",
-        type=int,
-        default=100,
-        help="mahimahi: time over which packets are a rate (default 100)",
-    )
-    parser.add_argument(
-        "--delay-period-ms",
-        type=float,
-        default=10.0,
-        help="time between two lines of a trace of delays (default 10)",
-    )
-    parser.add_argument(
-        "--refresh-period-ms",
-        type=int,
-        default=1000,
-        help="OpenSAND's parameter of that name (default 1000)",
-    )
-    parser.add_argument(
-        "--only",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="of several measurements in a file: a column's value, prb_id of RIPE Atlas, target of"
-        " fping, ping of flent; may be given several times",
-    )
-    parser.add_argument(
-        "--take-throughput",
-        action="store_true",
-        help="the Starlink dish: the throughput that was used is the rate of the link",
-    )
-    parser.add_argument(
-        "--gaps-are-lost",
-        action="store_true",
-        help="CSV in which no probe is marked as lost: gaps are lost probes",
-    )
-    parser.add_argument(
-        "--times-of-answers",
-        action="store_true",
-        help="CSV whose times are those of the answers, as `ping -D` writes them",
-    )
+    _text(parser, "--only", "NAME=VALUE", what, action="append", default=[])
+    for option, what in READING_FLAGS.items():
+        _flag(parser, option, what)
 
 
 def _rate(text: str) -> float:
@@ -379,9 +316,6 @@ def _rate(text: str) -> float:
 
 def _add_parameters(parser: argparse.ArgumentParser, model: type[constellation.Model]) -> None:
     """Add an option for each parameter of a model."""
-    for name, one in model.parameters().items():
-        option = "--" + name.replace("_", "-")
-        kind = type(one.default)
-        parser.add_argument(
-            option, type=kind, default=one.default, help=f"{one.meaning} (default {one.default:g})"
-        )
+    for name, parameter in model.parameters().items():
+        what = f"{parameter.meaning} (default {parameter.default:g})"
+        _value(parser, "--" + name.replace("_", "-"), what, parameter.default)

@@ -19,7 +19,7 @@ from openbach_jobs.link_file import Change
 from satlink.measured import ANSWERED, LOST_FORWARD, LOST_RETURN, Numbers, Probes
 
 TAIL_S = 30.0
-"""How much longer than the last probe is sent the link is looked at."""
+"""Time in s that the link is looked at after the last probe was sent."""
 HELD_FOR_EVER_S = 1e9
 
 
@@ -38,20 +38,20 @@ class States(NamedTuple):
 
     def open_s(self) -> Numbers:
         """Return for each state when packets pass: at once, or when the rate is back."""
-        found = np.where(self.rates_bps > 0, self.times_s, HELD_FOR_EVER_S)
-        return np.asarray(np.minimum.accumulate(found[::-1])[::-1], dtype=np.float64)
+        open_at_s = np.where(self.rates_bps > 0, self.times_s, HELD_FOR_EVER_S)
+        return np.asarray(np.minimum.accumulate(open_at_s[::-1])[::-1], dtype=np.float64)
 
 
 def states(changes: Iterator[Change], until_s: float) -> dict[str, States]:
     """Return the states of both directions until a time."""
     rows: dict[str, list[tuple[float, ...]]] = {"forward": [], "return": []}
-    for change in takewhile(lambda one: one.time_s <= until_s, changes):
+    for change in takewhile(lambda change: change.time_s <= until_s, changes):
         rows[change.direction].append((change.time_s, *change.state))
-    found = {}
+    states = {}
     for name, all_rows in rows.items():
         columns = np.array(all_rows, dtype=np.float64).T
-        found[name] = States(*columns)
-    return found
+        states[name] = States(*columns)
+    return states
 
 
 def sent(
@@ -65,27 +65,27 @@ def sent(
     at_s = times_s.copy()
     lost = np.full(len(times_s), ANSWERED, dtype=np.int8)
     for direction, kind in (("return", LOST_RETURN), ("forward", LOST_FORWARD)):
-        one = of_link[direction]
-        begun = one.at(at_s)
-        at_s = np.maximum(at_s, one.open_s()[begun])
-        places = one.at(at_s)
+        states = of_link[direction]
+        begun = states.at(at_s)
+        at_s = np.maximum(at_s, states.open_s()[begun])
+        places = states.at(at_s)
         chance_pct = 100 * random.random(len(times_s))
         extra_pct = 100 * random.random(len(times_s))
-        loses = chance_pct < one.losses_pct[places]
+        loses = chance_pct < states.losses_pct[places]
         loses |= extra_pct < (extra_loss_pct or {}).get(direction, 0.0)
         loses |= at_s >= HELD_FOR_EVER_S
         lost[(lost == ANSWERED) & loses] = kind
-        at_s = np.maximum.accumulate(at_s + one.delays_ms[places] / 1000)
+        at_s = np.maximum.accumulate(at_s + states.delays_ms[places] / 1000)
     rtts_ms = np.round((at_s - times_s) * 1000, 3)
     rtts_ms[lost != ANSWERED] = np.nan
     return Probes(times_s, rtts_ms, lost)
 
 
-def sent_one_way(one: States, times_s: Numbers) -> Probes:
+def sent_one_way(states: States, times_s: Numbers) -> Probes:
     """Return delays of one way as probes; a packet that is lost has none."""
-    begun = one.at(times_s)
-    at_s = np.maximum(times_s, one.open_s()[begun])
-    places = one.at(at_s)
-    lost = ((one.losses_pct[places] >= 100) | (at_s >= HELD_FOR_EVER_S)).astype(np.int8)
-    arrived_s = np.maximum.accumulate(at_s + one.delays_ms[places] / 1000)
+    begun = states.at(times_s)
+    at_s = np.maximum(times_s, states.open_s()[begun])
+    places = states.at(at_s)
+    lost = ((states.losses_pct[places] >= 100) | (at_s >= HELD_FOR_EVER_S)).astype(np.int8)
+    arrived_s = np.maximum.accumulate(at_s + states.delays_ms[places] / 1000)
     return Probes(times_s, np.where(lost > 0, np.nan, (arrived_s - times_s) * 1000), lost)

@@ -56,7 +56,7 @@ def _es_n0(file: Path) -> Figure:
     shown_s = rows[-1][0] or 1.0
     figure = Figure(figsize=(WIDTH_IN, 3.0))
     axes = figure.subplots()
-    terminals = sorted({row[1] for row in rows}, key=lambda one: (len(one), one))
+    terminals = sorted({row[1] for row in rows}, key=lambda name: (len(name), name))
     for number, terminal in enumerate(terminals):
         own = [(time_s, es_n0_db) for time_s, whose, es_n0_db in rows if whose == terminal]
         times_s = [*(time_s for time_s, _ in own), shown_s]

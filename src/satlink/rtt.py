@@ -185,8 +185,8 @@ def is_outage(rows: Rows) -> npt.NDArray[np.bool_]:
     least = _least_outage(rows)
     if least < 2:
         return np.zeros(len(rows.starts), dtype=bool)
-    found: npt.NDArray[np.bool_] = rows.lost & (rows.lengths >= least)
-    return found
+    outages: npt.NDArray[np.bool_] = rows.lost & (rows.lengths >= least)
+    return outages
 
 
 def _least_outage(rows: Rows) -> int:
@@ -198,10 +198,10 @@ def _least_outage(rows: Rows) -> int:
     lengths = rows.lengths[rows.lost]
     # A row that is an outage raises the share of lost probes, and so what chance seems to make. So
     # take the outages found out, and look again, until nothing changes.
-    least, found = 0, -1
-    while found != least:
-        found = least
-        by_chance = int(lengths[lengths < found].sum() if found else lengths.sum())
+    least, best = 0, -1
+    while best != least:
+        best = least
+        by_chance = int(lengths[lengths < best].sum() if best else lengths.sum())
         others = probes - int(lengths.sum()) + by_chance
         share = by_chance / others
         for length in range(2, int(lengths.max(initial=0)) + 1):

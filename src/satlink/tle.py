@@ -53,7 +53,7 @@ class Elements(NamedTuple):
     @property
     def newest(self) -> datetime:
         """Return the newest epoch."""
-        return max(epoch_of(one) for one in self.satellites)
+        return max(epoch_of(satellite) for satellite in self.satellites)
 
 
 class Asked(NamedTuple):
@@ -73,7 +73,7 @@ class Asked(NamedTuple):
 def read(path: Path) -> Elements:
     """Return the elements of a file. Raises LinkFileError with the line of the first mistake."""
     names: list[str] = []
-    found: list[Satrec] = []
+    satellites: list[Satrec] = []
     name, first, first_at = "", "", 0
     for number, text in lines(path):
         if not text or text.startswith("#"):
@@ -97,18 +97,18 @@ def read(path: Path) -> Elements:
                 path, f"satellite {text[2:7]} after {first[2:7]}: the lines of two", number
             )
         try:
-            found.append(Satrec.twoline2rv(first, text))
+            satellites.append(Satrec.twoline2rv(first, text))
         except ValueError as error:
             raise LinkFileError(path, f"no elements: {error}", number) from error
         names.append(name or text[2:7].strip())
         name, first = "", ""
-        if len(found) > MOST:
+        if len(satellites) > MOST:
             raise LinkFileError(path, f"more than {MOST} satellites")
     if first:
         raise LinkFileError(path, "it is cut off: the second line of elements is missing", first_at)
-    if not found:
+    if not satellites:
         raise LinkFileError(path, "no elements in it: a satellite has two lines, `1 …` and `2 …`")
-    return Elements(names, found)
+    return Elements(names, satellites)
 
 
 def _check_sum(path: Path, text: str, number: int) -> None:
@@ -119,7 +119,7 @@ def _check_sum(path: Path, text: str, number: int) -> None:
             f"{shown(text)} has {len(text)} characters, a line of elements {LINE_LENGTH}",
             number,
         )
-    numerals = [one for one in text[:-1] if one in string.digits]
+    numerals = [digit for digit in text[:-1] if digit in string.digits]
     digits = sum(map(int, numerals)) + text[:-1].count("-")
     if text[-1] != str(digits % 10):
         raise LinkFileError(
@@ -141,10 +141,10 @@ def near(elements: Elements, start: datetime) -> tuple[Elements, int]:
     Raises ValueError if none is.
     """
     names, satellites = [], []
-    for name, one in zip(elements.names, elements.satellites, strict=True):
-        if abs((epoch_of(one) - start).total_seconds()) <= GREATEST_AGE_DAYS * 86_400:
+    for name, satellite in zip(elements.names, elements.satellites, strict=True):
+        if abs((epoch_of(satellite) - start).total_seconds()) <= GREATEST_AGE_DAYS * 86_400:
             names.append(name)
-            satellites.append(one)
+            satellites.append(satellite)
     if not satellites:
         raise ValueError(
             f"the elements are of {elements.newest:%Y-%m-%d} (the newest), and {start:%Y-%m-%d} is"
@@ -292,7 +292,7 @@ def place_of(text: str, option: str) -> Place:
 def time_of(text: str) -> datetime:
     """Return a time that is given in ISO 8601, in UTC without a zone. Raises ValueError."""
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(f"--start {text}: give it like 2025-01-29T12:00:00") from None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

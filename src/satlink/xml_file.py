@@ -26,7 +26,7 @@ NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 def printable(text: str) -> str:
     """Return a text of a file, or its name, so that it fits into a line of a message."""
-    shown = "".join(one if one.isprintable() else "?" for one in text)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
 
 
@@ -54,26 +54,26 @@ class Element:
 
         Raises LinkFileError if it is there twice.
         """
-        found = self
+        element = self
         for name in path.split("/"):
-            same = [one for one in found.children if one.name == name]
+            same = [child for child in element.children if child.name == name]
             if not same:
                 return None
             if len(same) > 1:
                 raise same[1].wrong("is given twice; give one")
-            found = same[0]
-        return found
+            element = same[0]
+        return element
 
     def need(self, path: str) -> Element:
         """Return the element at a path below this one. Raises LinkFileError if it is missing."""
-        if (found := self.get(path)) is None:
+        if (element := self.get(path)) is None:
             raise self.wrong(f"there is no {path} in it")
-        return found
+        return element
 
     def items(self, path: str) -> list[Element]:
         """Return the items of a list below this element; none if there is no such list."""
-        found = self.get(path)
-        return [] if found is None else [one for one in found.children if one.name == "item"]
+        parent = self.get(path)
+        return [] if parent is None else [item for item in parent.children if item.name == "item"]
 
     def read(self) -> str:
         """Return the text. Raises LinkFileError if there are elements in place of one."""
@@ -112,10 +112,10 @@ class Element:
         """Yield each element without others in it, in the order of the file."""
         waiting = [self]
         while waiting:
-            one = waiting.pop()
-            if not one.children:
-                yield one
-            waiting += reversed(one.children)
+            element = waiting.pop()
+            if not element.children:
+                yield element
+            waiting += reversed(element.children)
 
 
 def is_xml(path: Path) -> bool:
@@ -147,16 +147,18 @@ def read(path: Path) -> Element:
             )
         within = open_elements[-1] if open_elements else None
         place = _place(within, name)
-        one = Element(path, place, name, line(), attributes=attributes)
-        (within.children if within else roots).append(one)
-        open_elements.append(one)
+        element = Element(path, place, name, line(), attributes=attributes)
+        (within.children if within else roots).append(element)
+        open_elements.append(element)
 
     def end(_: str) -> None:
-        one = open_elements.pop()
-        one.last_line = line()
-        one.text = one.text.strip()
-        if one.text and one.children:
-            raise one.wrong(f"{printable(one.text)!r} stands between elements: put it into one")
+        element = open_elements.pop()
+        element.last_line = line()
+        element.text = element.text.strip()
+        if element.text and element.children:
+            raise element.wrong(
+                f"{printable(element.text)!r} stands between elements: put it into one"
+            )
 
     def data(text: str) -> None:
         open_elements[-1].text += text
@@ -175,9 +177,11 @@ def read(path: Path) -> Element:
     except (expat.ExpatError, ValueError, LookupError) as error:
         if isinstance(error, LinkFileError):
             raise
-        said = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else f"{error}"
+        reason = (
+            expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else f"{error}"
+        )
         raise LinkFileError(
-            path, f"no whole XML file: {said}. Was it cut off?", parser.ErrorLineNumber
+            path, f"no whole XML file: {reason}. Was it cut off?", parser.ErrorLineNumber
         ) from error
     return roots[0]
 
@@ -193,11 +197,11 @@ def _place(within: Element | None, name: str) -> str:
 def _bytes(path: Path) -> bytes:
     """Return the content of a regular file of a bounded size. Raises LinkFileError."""
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise LinkFileError(path, "not a file")
-        if found.st_size > MOST_BYTES:
-            raise LinkFileError(path, f"{found.st_size} bytes: OpenSAND's files are much smaller")
+        if status.st_size > MOST_BYTES:
+            raise LinkFileError(path, f"{status.st_size} bytes: OpenSAND's files are much smaller")
         return path.read_bytes()
     except OSError as error:
         raise LinkFileError(path, error.strerror or f"{error}") from error

@@ -99,7 +99,7 @@ def test_a_fit_finds_the_period_of_the_grid(grid_s: float) -> None:
 def test_a_link_without_a_grid_is_told() -> None:
     probes = Probes(np.arange(0, 60, 0.1), np.full(600, 40.0), np.zeros(600, dtype=np.int8))
     found = fit.fit([Part("pings", "both", Measured(probes, (), 60.0))])
-    assert "0 events are too few" in " ".join(found.said)
+    assert "0 events are too few" in " ".join(found.remarks)
     assert found.values["delay_ms"].value == 20 and found.values["delay_step_ms"].value == 0
     with pytest.raises(ValueError, match="neither a delay nor a rate"):
         fit.fit([Part("nothing", "both", Measured(None, (), 60.0))])

@@ -21,7 +21,7 @@ from openbach_jobs.link_file import LinkFileError
 from openbach_run.errors import InputError
 from satlink import command as link
 from satlink import opensand_files, xml_file
-from satlink.opensand_files import Found, Given
+from satlink.opensand_files import Given, Satellite
 
 Tree = Mapping[str, Any]
 """Names → texts, trees, or lists of the trees of items."""
@@ -193,7 +193,7 @@ def files(folder: Path, **trees: Tree) -> list[Path]:
 ALL = {"topology": TOPOLOGY, "terminal": TERMINAL, "gateway": GATEWAY}
 
 
-def found_in(folder: Path, **trees: Tree) -> Found:
+def found_in(folder: Path, **trees: Tree) -> Satellite:
     return opensand_files.read(files(folder, **{**ALL, **trees}), Given())
 
 
@@ -238,7 +238,7 @@ def test_a_forward_carrier_of_dvb_s2_is_sent_in_frames(tmp_path: Path) -> None:
     forward = presets.forward_of(presets.in_force({}, preset), preset)
     assert forward.most_bps == pytest.approx(2e6 * 3.703, rel=0.001)
     found = opensand_files.read(files(tmp_path, **ALL), Given())
-    assert any(one.startswith("the forward link is a rate: at 13.24 dB") for one in found.said)
+    assert any(one.startswith("the forward link is a rate: at 13.24 dB") for one in found.remarks)
 
 
 def test_files_are_told_by_their_content_in_any_order(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_volumes_are_asked_for_only_by_a_fifo_that_does(tmp_path: Path) -> None:
     )
     found = found_in(tmp_path, terminal=asks)
     assert "vbdc_bytes" not in found.values
-    assert any(line.startswith("vbdc: no FIFO") for line in found.said)
+    assert any(line.startswith("vbdc: no FIFO") for line in found.remarks)
     asks = changed(asks, "network/st_fifos/4/access_type", "DAMA_VBDC")
     assert found_in(tmp_path, terminal=asks).values["vbdc_bytes"] == "6875"
 
@@ -295,7 +295,7 @@ def test_volumes_are_asked_for_only_by_a_fifo_that_does(tmp_path: Path) -> None:
 def test_without_the_gateway_s_profile_it_is_assumed_and_said(tmp_path: Path) -> None:
     found = opensand_files.read(files(tmp_path, topology=TOPOLOGY, terminal=TERMINAL), Given())
     assert found.values["delay_ms"] == "240" and "fca" not in found.values
-    assert any("without the gateway's profile" in line for line in found.said)
+    assert any("without the gateway's profile" in line for line in found.remarks)
 
 
 WRONG = [

@@ -195,10 +195,10 @@ def test_command_lines_are_read_in_commands_only() -> None:
 
 
 def test_only_what_must_be_ended_after_a_time_starts_our_own_command() -> None:
-    """The report and the capture that somebody asks the page for: both say so there."""
+    """The report and the capture that somebody asks the page for, by one function."""
     starts = re.compile(r'"-m",\s*"openbach_run"')
     found = {name for name, file in MODULES.items() if starts.search(file.read_text())}
-    assert found == {"openbach_run.web.reports", "openbach_run.web.runs"}
+    assert found == {"openbach_run.web.shared_work"}
 
 
 RIDDLE = re.compile(r"(What|Those|Of|Likewise|Whether|How|As|By|The same|Where|From|With) ")

@@ -47,14 +47,14 @@ def planted(tmp_path: Path) -> Matrix:
 
 def test_rows_are_vpns_and_columns_sort_as_numbers(tmp_path: Path) -> None:
     found = planted(tmp_path)
-    assert found.rows == [("none",), ("wireguard",), ("openvpn_tcp",)]
+    assert found.grid.rows == [("none",), ("wireguard",), ("openvpn_tcp",)]
     assert [link for link, _ in found.links] == ["loss=0", "loss=2", "loss=10"]
     assert found.fixed == {"cc": "cubic", "size": "30M"}
 
 
 def test_colours_are_ratios_to_the_best_of_the_column(tmp_path: Path) -> None:
-    cells = planted(tmp_path).cells
-    levels = {(row[0], link): cell.level for (row, link, _), cell in cells.items()}
+    cells = planted(tmp_path).grid.cells
+    levels = {(row[0], link): cell.level for (row, (link, _)), cell in cells.items()}
     assert levels == {
         ("none", "loss=0"): "best",
         ("wireguard", "loss=0"): "failed",  # one of its two runs
@@ -63,27 +63,27 @@ def test_colours_are_ratios_to_the_best_of_the_column(tmp_path: Path) -> None:
         ("wireguard", "loss=10"): "near",
         ("none", "loss=2"): "plain",  # alone in its column
     }
-    assert cells[("openvpn_tcp",), "loss=0", ""].ratio == pytest.approx(1.6)
+    assert cells[("openvpn_tcp",), ("loss=0", "")].ratio == pytest.approx(1.6)
 
 
 def test_of_a_rate_the_most_is_the_best(tmp_path: Path) -> None:
     more = Measure("transfer_time_s", "", "Mbit/s", "goodput", better="more")
     (found,) = matrices(results(tmp_path / "mine"), [more])
-    assert found.cells[("openvpn_tcp",), "loss=0", ""].level == "best"
-    assert found.cells[("none",), "loss=0", ""].ratio == pytest.approx(1.6)
+    assert found.grid.cells[("openvpn_tcp",), ("loss=0", "")].level == "best"
+    assert found.grid.cells[("none",), ("loss=0", "")].ratio == pytest.approx(1.6)
 
 
 def test_without_a_better_side_nothing_is_coloured(tmp_path: Path) -> None:
     (found,) = matrices(results(tmp_path / "mine"), [from_name("transfer_time_s")])
-    assert {cell.level for cell in found.cells.values()} == {"plain", "failed"}
+    assert {cell.level for cell in found.grid.cells.values()} == {"plain", "failed"}
 
 
 def test_a_cell_has_the_command_of_its_runs(tmp_path: Path) -> None:
-    cells = planted(tmp_path).cells
-    assert cells[("none",), "loss=0", ""].command == (
+    cells = planted(tmp_path).grid.cells
+    assert cells[("none",), ("loss=0", "")].command == (
         "./openbach-run geo vpn=none cc=cubic loss=0 size=30M --seeds 1,"
     )
-    assert cells[("wireguard",), "loss=0", ""].command.endswith(" --seeds 1,2")
+    assert cells[("wireguard",), ("loss=0", "")].command.endswith(" --seeds 1,2")
 
 
 def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:

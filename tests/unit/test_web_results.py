@@ -113,6 +113,10 @@ def test_finding(services: Services, asked: dict[str, str], found: bool) -> None
     assert bool(result_sets.matching(services, result_sets.all_sets(services), asked)) is found
 
 
+def test_a_map_without_a_cell_has_no_page() -> None:
+    assert heat._page([], 0, "1") == (0, 0, [])
+
+
 def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None:
     runs = result_sets.runs_of(services, "folder/matrix")
     made = heat.heat(
@@ -131,8 +135,8 @@ def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None
         and one.arguments["loss"] == "1"
     )
     cell = made.rows[0][1][1]
-    assert cell is not None and cell.found is not None
-    assert (cell.found.median, cell.found.low, cell.found.high, cell.level) == (
+    assert cell is not None and cell.estimate is not None
+    assert (cell.estimate.median, cell.estimate.low, cell.estimate.high, cell.level) == (
         wanted[1],
         wanted[0],
         wanted[2],

@@ -336,7 +336,7 @@ def _claimed(name: str, statement: str, finding: Finding, names: Mapping[int, st
     compared: list[tuple[str, float | None]] = []
     figures: dict[str, None] = {}
     for one in finding.comparisons:
-        compared.append((one.name, one.found.median if one.found else None))
+        compared.append((one.name, one.estimate.median if one.estimate else None))
         for cell in _cells(one):
             figures[names[id(cell)]] = None
     kind = part.as_ if part.against is not None else part.measure

@@ -65,15 +65,14 @@ class Difference:
 def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> str:
     """Return what the runs of two cells show besides the measure that is judged; "" for nothing."""
     carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
-    seen = [one.told for one in differences(cell, against, judged, declared)]
+    seen = [difference.told for difference in differences(cell, against, judged, declared)]
     seen += _repeated_in_vain(cell, against)
     if carried is not None and abs(carried - 1) > SAME / 4:
         amount = f"{100 * abs(carried - 1):.1f} % {'more' if carried > 1 else 'fewer'}"
         on_link = f"the forward link carries {amount} bytes (headers, retransmits)"
         known = ratio or 1
         # More bytes on the same link explain a longer time as well as a lower rate, its inverse.
-        explained = known != 1 and any(abs(carried / one - 1) <= SAME for one in (known, 1 / known))
-        if explained:
+        if known != 1 and _is_explained(carried, known):
             return f"{on_link}, which accounts for it within {100 * SAME:.0f} %"
         seen.append(on_link)
     return "; ".join(seen)
@@ -88,29 +87,22 @@ def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
 
     # Segments repeated in vain, and all repeated ones; None where the link's counters do not show
     # it.
-    def in_vain(one: Cell) -> tuple[float, float] | None:
-        whole = (
-            one.values.get("loss_at", "satellite") == "satellite"
-            and one.values.get("direction") != "upload"
-        )
-        measured = [list(one.measured(name).values()) for name in REPEATED] if whole else []
+    def in_vain(some: Cell) -> tuple[float, float] | None:
+        is_of_link = some.values.get("loss_at", "satellite") == "satellite"
+        is_whole = is_of_link and some.values.get("direction") != "upload"
+        measured = [list(some.measured(name).values()) for name in REPEATED] if is_whole else []
         if not measured or not all(measured):
             return None
         sent_again, dropped, lost = map(median, measured)
         return sent_again - dropped - lost, sent_again
 
-    here, there = in_vain(cell), in_vain(against)
-    if (
-        here is None
-        or there is None
-        or here[0] < RELEVANT * here[1]
-        or here[0] <= max(there[0], 0) * (1 + RELEVANT)
-    ):
+    own, others = in_vain(cell), in_vain(against)
+    if own is None or others is None:
         return []
-    return [
-        f"at least {here[0]:.0f} of its {here[1]:.0f} retransmitted segments were not lost"
-        " on the link"
-    ]
+    if own[0] < RELEVANT * own[1] or own[0] <= max(others[0], 0) * (1 + RELEVANT):
+        return []
+    of_all = f"at least {own[0]:.0f} of its {own[1]:.0f} retransmitted segments"
+    return [f"{of_all} were not lost on the link"]
 
 
 def differences(
@@ -126,30 +118,29 @@ def differences(
             names |= dict.fromkeys(run.record.measures)
     names.pop(judged, None)
     of_judged = _ratio(cell, against, judged)
-    found = []
+    differences_seen = []
     for name in names:
         changed = measured_against(cell, against, name, as_ratio=False)
         if changed is None or not changed.median or name == CARRIED:
             continue
         here, there = _median(cell, name), _median(against, name)
         units = in_good_units(measure_of(name, declared)[1], (here, there))
-        one = Difference(
-            name, title_of(name, declared), here * units.factor, there * units.factor, units.unit
-        )
+        values = here * units.factor, there * units.factor
+        difference = Difference(name, title_of(name, declared), *values, units.unit)
         # With one seed there is no interval: the median counts as both ends.
         ends = (changed.median if end is None else end for end in (changed.low, changed.high))
         is_relevant = min(map(abs, ends)) >= RELEVANT * max(abs(here), abs(there))
         ratio = _ratio(cell, against, name)
-        is_same = (
-            of_judged is not None
-            and ratio is not None
-            and any(abs(ratio / known - 1) <= SAME for known in (of_judged, 1 / of_judged))
-        )
+        is_same = bool(of_judged and ratio and _is_explained(ratio, of_judged))
         if is_relevant and not is_same and _same_sign(changed.low, changed.high):
-            found.append(one)
+            differences_seen.append(difference)
     order = list(SHOWS)
-    place = {name: number for number, name in enumerate(order)}
-    return sorted(found, key=lambda one: (place.get(one.column, len(order)), -one.part))[:MOST]
+
+    def rank(difference: Difference) -> tuple[int, float]:
+        column = difference.column
+        return order.index(column) if column in order else len(order), -difference.part
+
+    return sorted(differences_seen, key=rank)[:MOST]
 
 
 def _number(value: float) -> str:
@@ -158,10 +149,14 @@ def _number(value: float) -> str:
 
 def _ratio(cell: Cell, against: Cell, measure: str) -> float | None:
     """Return the ratio of the medians of a measure; None if one is missing or 0."""
-    here, there = (list(one.measured(measure).values()) for one in (cell, against))
-    return (
-        median(here) / median(there) if here and there and median(here) and median(there) else None
-    )
+    both = [list(each.measured(measure).values()) for each in (cell, against)]
+    here, there = (median(values) if values else 0 for values in both)
+    return here / there if here and there else None
+
+
+def _is_explained(ratio: float, other: float) -> bool:
+    """Return whether a ratio is another one, or its inverse."""
+    return any(abs(ratio / known - 1) <= SAME for known in (other, 1 / other))
 
 
 def _median(cell: Cell, measure: str) -> float:

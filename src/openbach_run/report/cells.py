@@ -71,12 +71,12 @@ class Cell:
 
     def measured(self, measure: str) -> dict[int, float]:
         """Return a measure by seed, for the runs that finished and have it."""
-        found: dict[int, float] = {}
+        values: dict[int, float] = {}
         for run in self.runs:
             value = _taken(run.record, measure) if run.record and run.record.finished else None
             if isinstance(value, int | float):
-                found[run.seed] = float(value)
-        return found
+                values[run.seed] = float(value)
+        return values
 
     def estimate(self, measure: str) -> Estimate | None:
         """Return the median of a measure with its interval; None if no run has it.
@@ -127,12 +127,12 @@ class Cell:
 
 def parts_of(record: Record, measure: str) -> dict[str, float]:
     """Return the values of a measure over several columns by what stands before its name."""
-    found = {}
+    values = {}
     for name, value in record.measures.items():
         part = PARTS[measure][1].fullmatch(name)
         if part and name != measure and isinstance(value, int | float):
-            found[part[1]] = float(value)
-    return found
+            values[part[1]] = float(value)
+    return values
 
 
 def _taken(record: Record, measure: str) -> float | None:
@@ -171,12 +171,12 @@ def measured_against(
 
 def are_paired(*cells: Cell) -> bool:
     """Return whether the seeds of these cells pair."""
-    return all(one.is_paired for one in cells)
+    return all(cell.is_paired for cell in cells)
 
 
 def pairings(cells: Iterable[Cell]) -> set[bool]:
     """Return how comparisons of these cells are made: paired, not, or some of each."""
-    return {one.is_paired for one in cells} or {True}
+    return {cell.is_paired for cell in cells} or {True}
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,10 @@ class Campaigns:
 
         They are in the order of the campaigns; numbers are in their own order.
         """
-        found = list(
+        values = list(
             dict.fromkeys(cell.values[name] for cell in cells or self.cells if name in cell.values)
         )
-        return sorted(found, key=float) if all(map(is_numeral, found)) else found
+        return sorted(values, key=float) if all(map(is_numeral, values)) else values
 
 
 def read_campaigns(directories: Sequence[Path]) -> Campaigns:
@@ -224,7 +224,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     for directory in directories:
         if directory.suffix == runs_file.ENDING:
             campaign, listed = runs_file.read(directory)
-            records = {one.run_id: one for one in listed}
+            records = {record.run_id: record for record in listed}
             commands += campaign["commands"]
         else:
             campaign, records = campaign_file.read(directory), None
@@ -247,11 +247,11 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             # arguments. A file of runs has it for each run, an older one among the arguments.
             if records is None and name not in orbits and record is not None:
                 orbits[name] = _orbit_arguments(run_json.read(run_dir)["scenario"])
-            given = [
-                arguments.get(one[1:], "") if one[:1] == "$" else one
-                for one in orbits.get(name, ["$orbit"] if records is not None else ())
+            orbits_of_run = [
+                arguments.get(orbit[1:], "") if orbit[:1] == "$" else orbit
+                for orbit in orbits.get(name, ["$orbit"] if records is not None else ())
             ]
-            orbit = planned.get("orbit", "+".join(filter(None, dict.fromkeys(given))))
+            orbit = planned.get("orbit", "+".join(filter(None, dict.fromkeys(orbits_of_run))))
             values = {
                 "scenario": name,
                 "orbit": orbit,
@@ -259,14 +259,14 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
                 **campaign.get("apart", {}),
                 **(by_engine.apart(record) if record else {}),
             }
-            values = {printable(one): printable(value) for one, value in values.items()}
+            values = {printable(name): printable(value) for name, value in values.items()}
             # Several campaigns may have the same cell, or the same run of it.
             cell = cells.setdefault(tuple(values.items()), Cell(values))
             if planned["seed"] not in seeds.setdefault(id(cell), set()):
                 seeds[id(cell)].add(planned["seed"])
                 cell.runs.append(Run(planned["seed"], run_dir, record))
-    found = Campaigns(commands, list(cells.values()), plots=plots)
-    return replace(found, declared=_declared(found.records))
+    campaigns = Campaigns(commands, list(cells.values()), plots=plots)
+    return replace(campaigns, declared=_declared(campaigns.records))
 
 
 def _checked(store: Store, planned: Mapping[str, Any]) -> Record | None:
@@ -274,8 +274,8 @@ def _checked(store: Store, planned: Mapping[str, Any]) -> Record | None:
     run_dir = store.runs / planned["run_id"]
     if record := store.load(planned["run_id"]):
         check_record(record, run_dir)
-        asked = planned["scenario"], planned["arguments"], planned["seed"]
-        if (record.scenario, record.arguments, record.seed) != asked:
+        planned_run = planned["scenario"], planned["arguments"], planned["seed"]
+        if (record.scenario, record.arguments, record.seed) != planned_run:
             raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: is of another run")
         return record
     if (run_dir / "record.json").exists():
@@ -288,7 +288,9 @@ def _declared(records: Sequence[Record]) -> Declared:
 
     Older records have none: for them it is what the jobs of this checkout declare.
     """
-    ours = {} if all(one.declared for one in records) else load_packages([REPOSITORY / "jobs"])
+    ours = (
+        {} if all(record.declared for record in records) else load_packages([REPOSITORY / "jobs"])
+    )
     return {name: package.measures for name, package in ours.items()} | measures_of_all(records)
 
 
@@ -299,7 +301,8 @@ def printable(text: str) -> str:
     A line so remains one line wherever it is shown.
     """
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
     )
 
 
@@ -314,12 +317,12 @@ def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
     An example is cc_pep with the value of cc: cells that differ in `cc` then differ in nothing
     else.
     """
-    found = {}
+    named = {}
     for name, value in arguments.items():
         of_end_hosts = arguments.get(name.rpartition("_")[0])
         follows = name.endswith(OF_THE_PATH) and value == of_end_hosts
-        found[name] = SAME if follows else value
-    return found
+        named[name] = SAME if follows else value
+    return named
 
 
 def _orbit_arguments(scenario: Mapping[str, Any]) -> list[str]:
@@ -330,14 +333,14 @@ def _orbit_arguments(scenario: Mapping[str, Any]) -> list[str]:
 
 def jobs_of(scenario: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
     """Return entity, name and arguments of every job that the scenario starts."""
-    found: list[tuple[str, str, Mapping[str, Any]]] = []
+    jobs: list[tuple[str, str, Mapping[str, Any]]] = []
     for function in scenario.get("openbach_functions", []):
         started = function.get("start_job_instance", {})
         # The job's name is the key whose value is an object: its arguments.
         for name, value in started.items():
             if isinstance(value, dict):
-                found.append((started["entity_name"], name, value))
-    return found
+                jobs.append((started["entity_name"], name, value))
+    return jobs
 
 
 def text_of(stored: Any) -> str:
@@ -375,13 +378,13 @@ Selection = Mapping[str, Any]
 {"above": number}."""
 
 
-def is_selection(given: Any) -> bool:
+def is_selection(value: Any) -> bool:
     """Return whether a value from a file has the form of a Selection."""
-    return isinstance(given, dict) and all(
+    return isinstance(value, dict) and all(
         isinstance(allowed, list)
         or (isinstance(allowed, dict) and isinstance(allowed.get("any_of"), list))
         or (isinstance(allowed, dict) and run_files.is_number(allowed.get("above")))
-        for allowed in given.values()
+        for allowed in value.values()
     )
 
 
@@ -401,11 +404,11 @@ def _allows(allowed: Any, value: str | None) -> bool:
         return _allows(allowed["any_of"], value)
     if isinstance(allowed, Mapping):
         return is_numeral(value) and float(value) > allowed["above"]
-    return any(value == str(one) or _same_number(value, str(one)) for one in allowed)
+    return any(value == str(other) or _same_number(value, str(other)) for other in allowed)
 
 
-def _same_number(one: str, other: str) -> bool:
-    return is_numeral(one) and is_numeral(other) and float(one) == float(other)
+def _same_number(value: str, other: str) -> bool:
+    return is_numeral(value) and is_numeral(other) and float(value) == float(other)
 
 
 class Partners:
@@ -422,7 +425,7 @@ class Partners:
         return [other for other in self._by_rest.get(self._rest(cell), ()) if other is not cell]
 
     def _rest(self, cell: Cell) -> frozenset[tuple[str, str]]:
-        return frozenset(one for one in cell.values.items() if one[0] not in self._free)
+        return frozenset(item for item in cell.values.items() if item[0] not in self._free)
 
 
 def name_of(cell: Cell, names: Sequence[str]) -> str:

@@ -50,16 +50,17 @@ def chart_of(figure: Figure) -> dict[str, Any] | None:
         named = figure.axes[-1].xaxis
         places, words = named.get_majorticklocs(), named.get_ticklabels()
         ticks = [[float(at), label.get_text()] for at, label in zip(places, words, strict=True)]
+    of_axes = {
+        "x": sorted(map(_short, first.get_xlim())),
+        "y": sorted(map(_short, first.get_ylim())),
+        "ticks": ticks,
+        "log": up.get_scale() == "log",
+        "linear": getattr(across.get_transform(), "linthresh", None),
+    }
     return {
         "x": across.label.get_text() or figure.get_supxlabel(),
         "y": up.label.get_text() or figure.get_supylabel(),
-        "axes": {
-            "x": sorted(map(_short, first.get_xlim())),
-            "y": sorted(map(_short, first.get_ylim())),
-            "ticks": ticks,
-            "log": up.get_scale() == "log",
-            "linear": getattr(across.get_transform(), "linthresh", None),
-        },
+        "axes": of_axes,
         "panels": [{"title": axes.get_title(), "lines": _lines(axes, False)} for axes in panels],
     }
 
@@ -94,7 +95,7 @@ def points_csv(figure: Figure) -> str:
 def _label_at(sharing: Sequence[Axis], at: float) -> str:
     """Return the name at a place of axes of names; "" if there is none."""
     for axis in sharing:
-        labels = [one.get_text() for one in axis.get_majorticklabels()]
+        labels = [tick.get_text() for tick in axis.get_majorticklabels()]
         places = list(axis.get_majorticklocs())
         if at in places and len(labels) == len(places) and labels[places.index(at)]:
             return labels[places.index(at)]
@@ -110,25 +111,25 @@ def _lines(axes: Axes, turned: bool) -> list[dict[str, Any]]:
 
     An interval's line becomes the low and high ends of the line that it names.
     """
-    found: dict[str, dict[str, Any]] = {}
+    series: dict[str, dict[str, Any]] = {}
     intervals: dict[tuple[str, float], tuple[float, float]] = {}
     for line in axes.lines:
         label = str(line.get_label())
         points = _points(axes, line, turned)
         if _is_read(line):
-            made = found.setdefault(label, _look(line, label))
+            own = series.setdefault(label, _look(line, label))
             # The step is rounded up, so that at most MOST_POINTS remain.
-            made["points"] |= dict(points[:: -(-len(points) // MOST_POINTS) or 1])
+            own["points"] |= dict(points[:: -(-len(points) // MOST_POINTS) or 1])
         elif len(points) == 2:
             (at, low), (_, high) = points
             intervals[label.removeprefix(INTERVAL), at] = low, high
-    for label, made in found.items():
-        points = sorted(made.pop("points").items())
-        made["t"], made["v"] = [at for at, _ in points], [value for _, value in points]
-        ends = [intervals.get((label, at), (None, None)) for at in made["t"]]
+    for label, own in series.items():
+        points = sorted(own.pop("points").items())
+        own["t"], own["v"] = [at for at, _ in points], [value for _, value in points]
+        ends = [intervals.get((label, at), (None, None)) for at in own["t"]]
         if any(low is not None for low, _ in ends):
-            made["low"], made["high"] = [low for low, _ in ends], [high for _, high in ends]
-    return [made for made in found.values() if made["t"]]
+            own["low"], own["high"] = [low for low, _ in ends], [high for _, high in ends]
+    return [own for own in series.values() if own["t"]]
 
 
 def _look(line: Line2D, label: str) -> dict[str, Any]:
@@ -150,16 +151,14 @@ def _points(axes: Axes, line: Line2D, turned: bool) -> list[tuple[float, float]]
 
     A line across the whole figure (the least possible time) goes from its first tick to its last.
     """
-    x, y = (
-        numpy.asarray(line.get_xdata(), float).tolist(),
-        numpy.asarray(line.get_ydata(), float).tolist(),
-    )
+    data = line.get_xdata(), line.get_ydata()
+    x, y = (numpy.asarray(numbers, float).tolist() for numbers in data)
     if line.get_transform() == axes.get_yaxis_transform(which="grid"):
         ticks = axes.get_xticks()
         x = [float(ticks[0]), float(ticks[-1])]
-    pairs = [(_short(one), _short(other)) for one, other in zip(x, y, strict=True)]
-    told = [pair for pair in pairs if all(map(math.isfinite, pair))]
-    return [(y, x) for x, y in told] if turned else told
+    pairs = [(_short(x_value), _short(other)) for x_value, other in zip(x, y, strict=True)]
+    finite = [pair for pair in pairs if all(map(math.isfinite, pair))]
+    return [(y, x) for x, y in finite] if turned else finite
 
 
 def _short(number: float) -> float:

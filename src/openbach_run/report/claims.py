@@ -97,7 +97,7 @@ class Part:
     published: str = ""
     """The published figure, in words."""
     not_comparable: str = ""
-    """What is compared with what, where what the claim is about is something else here."""
+    """Reason why its figures cannot be compared, where the claim is about something else here."""
 
     @property
     def with_margin(self) -> tuple[float, float]:
@@ -157,7 +157,7 @@ class Comparison:
     part: Part
     cell: Cell
     against: Cell | None
-    found: Estimate | None
+    estimate: Estimate | None
     holds: bool | None
     why_not: str | None
     apart: tuple[str, ...] = ()
@@ -166,15 +166,15 @@ class Comparison:
     @property
     def excess(self) -> float:
         """Return how far the median lies outside the bounds; negative if it is inside."""
-        if self.found is None:
+        if self.estimate is None:
             return -math.inf
-        return max(self.part.least - self.found.median, self.found.median - self.part.most)
+        return max(self.part.least - self.estimate.median, self.estimate.median - self.part.most)
 
     @property
     def own(self) -> dict[str, str]:
         """Return the values that tell its cell from others of its orbit: argument → value."""
-        asked = (name for name in self.part.cell if name not in ("scenario", "orbit"))
-        names = dict.fromkeys([*FACTORS, *asked, *self.apart])
+        arguments = (name for name in self.part.cell if name not in ("scenario", "orbit"))
+        names = dict.fromkeys([*FACTORS, *arguments, *self.apart])
         return {name: self.cell.values[name] for name in names if self.cell.values.get(name)}
 
     @property
@@ -209,7 +209,7 @@ class Finding:
 
     def of(self, holds: bool | None) -> list[Comparison]:
         """Return the comparisons with this decision."""
-        return [one for one in self.comparisons if one.holds is holds]
+        return [pair for pair in self.comparisons if pair.holds is holds]
 
     @property
     def verdict(self) -> str:
@@ -229,7 +229,7 @@ class Finding:
 
         For "partly" they are what is not reproduced, for "not" what is.
         """
-        rest = [one for one in self.comparisons if one.holds is not True]
+        rest = [pair for pair in self.comparisons if pair.holds is not True]
         if self.verdict == BUT_FOR:
             return _grouped(rest, self.of(True))
         return _grouped(self.of(True), rest) if self.verdict == DOES_NOT else []
@@ -248,7 +248,7 @@ class Claim:
     @property
     def is_spoken_of(self) -> bool:
         """Return whether the campaigns have any of its cells."""
-        return any(one.comparisons for one in self.findings)
+        return any(finding.comparisons for finding in self.findings)
 
     @property
     def is_told(self) -> bool:
@@ -256,16 +256,17 @@ class Claim:
 
         Also if they could with a narrower interval.
         """
-        comparisons = itertools.chain.from_iterable(one.comparisons for one in self.findings)
-        return any(one.why_not is None or one.part.not_comparable for one in comparisons)
+        pairs = itertools.chain(*(finding.comparisons for finding in self.findings))
+        return any(pair.why_not is None or pair.part.not_comparable for pair in pairs)
 
     @property
     def verdicts(self) -> dict[str, str]:
         """Return the verdict on all parts by orbit: that of the part which holds least."""
         order = (HOLDS, BUT_FOR, CANNOT_TELL, DOES_NOT, OTHER)
         worst: dict[str, str] = {}
-        for one in self.findings:
-            worst[one.orbit] = max(worst.get(one.orbit, HOLDS), one.verdict, key=order.index)
+        for finding in self.findings:
+            so_far = worst.get(finding.orbit, HOLDS)
+            worst[finding.orbit] = max(so_far, finding.verdict, key=order.index)
         return worst
 
 
@@ -285,19 +286,19 @@ class Group:
 
 def _grouped(some: Sequence[Comparison], rest: Sequence[Comparison]) -> list[Group]:
     """Return groups of `some` comparisons, in few values that tell them from the `rest`."""
-    found = []
-    for named, members in groups([_values(one) for one in some], [_values(one) for one in rest]):
+    grouped = []
+    for named, members in groups(list(map(_values, some)), list(map(_values, rest))):
         first = some[members[0]]  # has the values in their order, which a set has not
         own = {name: value for name, value in first.own.items() if (0, name, value) in named}
         other = {name: value for name, value in first.other.items() if (1, name, value) in named}
-        found.append(Group(own, other, [some[one] for one in members]))
-    return found
+        grouped.append(Group(own, other, [some[number] for number in members]))
+    return grouped
 
 
-def _values(one: Comparison) -> frozenset[tuple[int, str, str]]:
+def _values(pair: Comparison) -> frozenset[tuple[int, str, str]]:
     """Return the values of both cells: 0 (its cell) or 1 (the other cell), name, value."""
-    own = [(0, name, value) for name, value in one.own.items()]
-    other = [(1, name, value) for name, value in one.other.items()]
+    own = [(0, name, value) for name, value in pair.own.items()]
+    other = [(1, name, value) for name, value in pair.other.items()]
     return frozenset(own + other)
 
 
@@ -317,11 +318,11 @@ def _wrong(claim: Any) -> str | None:
     """Return what is wrong with a claim, or None."""
     if wrong := fields({**OF_A_CLAIM, **claim} if isinstance(claim, dict) else claim, CLAIM):
         return wrong
-    for number, one in enumerate(claim["parts"]):
-        wrong = fields({**USUAL, **one} if isinstance(one, dict) else one, PART)
-        if not wrong and (unknown := one.keys() - PART.keys()):
+    for number, part in enumerate(claim["parts"]):
+        wrong = fields({**USUAL, **part} if isinstance(part, dict) else part, PART)
+        if not wrong and (unknown := part.keys() - PART.keys()):
             wrong = f"{sorted(map(str, unknown))[0]}: a part has {', '.join(PART)}"
-        wrong = wrong or _wrong_values(one)
+        wrong = wrong or _wrong_values(part)
         if wrong:
             return f"parts.{number}: {wrong}"
     return None
@@ -330,7 +331,7 @@ def _wrong(claim: Any) -> str | None:
 def _wrong_values(part: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the lists and selections of a part, or None."""
     for name in ("best_over", "against_best_over"):
-        if not all(isinstance(one, str) for one in part.get(name, ())):
+        if not all(isinstance(value, str) for value in part.get(name, ())):
             return f"{name}: should be a list of the names of arguments"
     for name in ("cell", "against"):
         if not is_selection(part.get(name) or {}):
@@ -345,22 +346,17 @@ def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
     of_all = {"not_comparable": described.get("not_comparable", "")}
     for part in described["parts"]:
         findings += _findings(_part({**of_all, **part}), campaigns.cells)
-    return Claim(
-        name,
-        described["statement"],
-        described.get("reading", ""),
-        findings,
-        described.get("document", SATCOM),
-    )
+    reading, document = described.get("reading", ""), described.get("document", SATCOM)
+    return Claim(name, described["statement"], reading, findings, document)
 
 
 def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
     """Return one finding for each orbit that has comparisons; if none has, one that says so."""
-    found = compare(part, cells)
-    orbits = list(dict.fromkeys(one.cell.values["orbit"] for one in found)) or [""]
+    compared = compare(part, cells)
+    orbits = list(dict.fromkeys(pair.cell.values["orbit"] for pair in compared)) or [""]
     findings = []
     for orbit in orbits:
-        comparisons = [one for one in found if one.cell.values["orbit"] == orbit]
+        comparisons = [pair for pair in compared if pair.cell.values["orbit"] == orbit]
         of_orbit = [cell for cell in cells if orbit in ("", cell.values["orbit"])]
         findings.append(Finding(part, orbit, _told_apart(comparisons), part.not_run(of_orbit)))
     return findings
@@ -368,14 +364,14 @@ def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
 
 def _told_apart(comparisons: list[Comparison]) -> list[Comparison]:
     """Return the comparisons, with the arguments in which their cells differ."""
-    values = [one.cell.values for one in comparisons]
+    values = [pair.cell.values for pair in comparisons]
     names = dict.fromkeys(itertools.chain.from_iterable(values))
 
     def differs(name: str) -> bool:
         return len({some.get(name) for some in values}) > 1
 
     apart = tuple(filter(differs, names))
-    return [replace(one, apart=apart) for one in comparisons]
+    return [replace(pair, apart=apart) for pair in comparisons]
 
 
 def _part(described: dict[str, Any]) -> Part:
@@ -384,11 +380,11 @@ def _part(described: dict[str, Any]) -> Part:
 
 def listed(selection: Selection) -> list[tuple[str, Any]]:
     """Return the arguments and values that a selection names one by one, without scenarios."""
-    found = []
+    pairs = []
     for name, values in selection.items():
         if isinstance(values, list) and name != "scenario":
-            found += [(name, value) for value in values]
-    return found
+            pairs += [(name, value) for value in values]
+    return pairs
 
 
 def compare(part: Part, cells: Sequence[Cell]) -> list[Comparison]:
@@ -401,11 +397,11 @@ def compare(part: Part, cells: Sequence[Cell]) -> list[Comparison]:
     candidates = [cell for cell in cells if matches(cell, part.against)]
     # A partner differs in what `against` names, and may differ in what the best was chosen from.
     partners = Partners(candidates, {*part.against, *part.best_over})
-    found = []
+    comparisons = []
     for cell in speakers:
         others = _best(partners.of(cell), part.against_best_over, part)
-        found += [_judged(part, cell, against, missing) for against in others]
-    return found
+        comparisons += [_judged(part, cell, against, missing) for against in others]
+    return comparisons
 
 
 def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
@@ -421,24 +417,22 @@ def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
         groups.setdefault(rest, []).append(cell)
 
     def badness(cell: Cell) -> float:
-        found = cell.estimate(part.measure)
-        return math.inf if found is None else found.median * (1 if part.better == "less" else -1)
+        estimate, sign = cell.estimate(part.measure), 1 if part.better == "less" else -1
+        return math.inf if estimate is None else estimate.median * sign
 
     return [min(group, key=badness) for group in groups.values()]
 
 
 def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]) -> Comparison:
     """Return a comparison with its decision, or with the reason why nothing is decided."""
-    found = (
-        cell.estimate(part.measure)
-        if against is None
-        else measured_against(cell, against, part.measure, as_ratio=part.as_ == "ratio")
-    )
+    estimate = cell.estimate(part.measure)
+    if against is not None:
+        estimate = measured_against(cell, against, part.measure, as_ratio=part.as_ == "ratio")
     why_not = None
     # The first reason that applies is told.
     if part.not_comparable:
         why_not = part.not_comparable
-    elif found is None:
+    elif estimate is None:
         why_not = "no seed has both measured" if against else "not measured"
     elif not (cell.whole and (against is None or against.whole)):
         why_not = "runs failed or are missing"
@@ -446,12 +440,12 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
         why_not = "it is about a CPU, which costs nothing in virtual time"
     elif missing:
         why_not = f"the best of what was run: no {', '.join(missing)}"
-    elif found.seeds < MIN_SEEDS:
-        why_not = f"{found.seeds} of at least {MIN_SEEDS} seeds"
-    holds = None if why_not or found is None else found.lies_within(*part.with_margin)
-    if holds and found and not found.lies_within(*part.strict):
+    elif estimate.seeds < MIN_SEEDS:
+        why_not = f"{estimate.seeds} of at least {MIN_SEEDS} seeds"
+    holds = None if why_not or estimate is None else estimate.lies_within(*part.with_margin)
+    if holds and estimate and not estimate.lies_within(*part.strict):
         holds, why_not = None, TIE
-    return Comparison(part, cell, against, found, holds, why_not)
+    return Comparison(part, cell, against, estimate, holds, why_not)
 
 
 def why(finding: Finding) -> str:
@@ -461,12 +455,12 @@ def why(finding: Finding) -> str:
         return f"the campaigns have no such cells{not_run and f' ({not_run})'}"
     undecided = finding.of(None)
     reasons = list(
-        dict.fromkeys(one.why_not or "interval on both sides of the bound" for one in undecided)
+        dict.fromkeys(pair.why_not or "interval on both sides of the bound" for pair in undecided)
     )
-    told = [
+    parts = [
         f"{len(finding.of(True))} of {len(finding.comparisons)} comparisons hold",
         f"{len(finding.of(False))} do not" if finding.of(False) else "",
         f"{len(undecided)} decide nothing ({'; '.join(reasons)})" if undecided else "",
         not_run,
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))

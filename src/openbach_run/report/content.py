@@ -75,58 +75,53 @@ def drawings(
     Times of all `sections` have one scale.
     """
     cells, name, title = setting.cells, setting.name, setting.title
-    every = list(chain.from_iterable(one.cells for one in sections if one.plot == setting.plot))
+    alike_sections = [section.cells for section in sections if section.plot == setting.plot]
+    every = list(chain(*alike_sections))
     if not setting.is_matrix:
         return [*curves(setting), *figures.time_series(name, title, cells, setting.declared)]
     drawn = (setting.plot.measure, setting.words)
-    made = []
+    drawings = []
     if len(values(cells, "loss")) * len(values(cells, "cc")) > 1:
-        made.append(figures.heat_map(f"{name}-times", title, cells, *drawn, every))
+        drawings.append(figures.heat_map(f"{name}-times", title, cells, *drawn, every))
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
-        if (
-            sum(
-                against(cell, chosen, baseline, setting.plot.measure) is not None for cell in chosen
-            )
-            >= COMPARED
-        ):
-            file, there = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
-            made.append(figures.compared(file, there, chosen, baseline, *drawn))
+        changes = [against(cell, chosen, baseline, setting.plot.measure) for cell in chosen]
+        if sum(ratio is not None for ratio in changes) >= COMPARED:
+            file, words = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
+            drawings.append(figures.compared(file, words, chosen, baseline, *drawn))
     few = len(values(cells, "vpn")) <= CURVE_LINES
     losses = values(cells, "loss")
     if few and len(losses) >= CURVE_POINTS and all(map(is_numeral, losses)):
-        made.append(figures.loss_curves(f"{name}-loss", title, cells, *drawn))
+        drawings.append(figures.loss_curves(f"{name}-loss", title, cells, *drawn))
     if few and max(len(cell.runs) for cell in cells) >= figures.ECDF_SEEDS:
-        made.append(figures.distributions(f"{name}-ecdf", title, cells, *drawn))
-    return [*made, *curves(setting), *figures.time_series(name, title, cells, setting.declared)]
+        drawings.append(figures.distributions(f"{name}-ecdf", title, cells, *drawn))
+    return [*drawings, *curves(setting), *figures.time_series(name, title, cells, setting.declared)]
 
 
 def curves(setting: Setting) -> list[Drawing]:
     """Return a figure for each measure of CURVES over each number that was swept."""
     cells = setting.cells
-    made = []
+    drawings = []
     for argument, measures in CURVES.items():
         points = len(values(cells, argument))
         if points >= CURVE_POINTS and len(cells) <= CURVE_LINES * points:
             for measure in measures:
                 if any(cell.measured(measure) for cell in cells):
                     name = file_name(setting.name, measure, "over", argument)
-                    words = setting.in_words(measure)
-                    made.append(
-                        figures.curves(name, setting.title, cells, argument, measure, words)
-                    )
-    return made
+                    drawn = argument, measure, setting.in_words(measure)
+                    drawings.append(figures.curves(name, setting.title, cells, *drawn))
+    return drawings
 
 
 def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
     """Return the tables of a section by the name of their files."""
     if not setting.is_matrix:
         return measures_tables(setting)
-    made = {f"{setting.name}-times": times_table(setting)}
+    tables = {f"{setting.name}-times": times_table(setting)}
     for loss in values(setting.cells, "loss"):
         if changes := changes_table(setting, loss, baseline):
-            made[file_name(setting.name, "compared", loss)] = changes
-    return made
+            tables[file_name(setting.name, "compared", loss)] = changes
+    return tables
 
 
 def times_table(setting: Setting) -> Table:
@@ -139,15 +134,14 @@ def times_table(setting: Setting) -> Table:
     rows = []
     for (vpn, pep), cc in product(configurations(setting.cells), transports):
         wanted = {"vpn": vpn, "pep": pep, "cc": cc}
-        found = [find(setting.cells, **wanted, loss=loss) for loss in losses]
-        figures = [shown(one, measure, tail=setting.is_time) for one in found]
+        in_row = [find(setting.cells, **wanted, loss=loss) for loss in losses]
+        figures = [shown(cell, measure, tail=setting.is_time) for cell in in_row]
         rows.append([*map(named, (vpn, pep, cc)), *figures])
     header = [*map(heading, ("vpn", "pep", "cc")), *(said("loss", loss) for loss in losses)]
-    texts = [
-        (shown(one, measure), is_random(one.values)) for one in setting.cells if len(one.runs) > 1
-    ]
-    told = "; ".join([note(setting.cells, tail=setting.is_time), *alike(texts)])
-    return Table(f"{setting.title}: {setting.words}", header, rows, told, 3)
+    several = [cell for cell in setting.cells if len(cell.runs) > 1]
+    texts = [(shown(cell, measure), is_random(cell.values)) for cell in several]
+    words = "; ".join([note(setting.cells, tail=setting.is_time), *alike(texts)])
+    return Table(f"{setting.title}: {setting.words}", header, rows, words, 3)
 
 
 def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> Table | None:
@@ -164,18 +158,13 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
     for vpn, pep in configurations(cells):
         if not baseline.items() <= {"vpn": vpn, "pep": pep}.items():
             chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
-            changes = [
-                change(against(cell, cells, baseline, measure), cell) if cell else "–"
-                for cell in chosen
-            ]
-            rows.append([named(vpn), named(pep), *changes])
-    title = (
-        f"{setting.title}, {said('loss', loss)}: {without_unit(setting.words)} against"
-        f" {name_of_baseline(baseline)}"
-    )
+            ratios = [against(cell, cells, baseline, measure) if cell else None for cell in chosen]
+            rows.append([named(vpn), named(pep), *map(change, ratios, chosen)])
+    what = f"{without_unit(setting.words)} against {name_of_baseline(baseline)}"
+    title = f"{setting.title}, {said('loss', loss)}: {what}"
     header = [heading("vpn"), heading("pep"), *map(named, transports)]
-    told = change_notes([len(one.runs) for one in cells], pairings(cells))
-    several = f"{told}, no brackets where all seeds gave the same"
+    notes = change_notes([len(cell.runs) for cell in cells], pairings(cells))
+    several = f"{notes}, no brackets where all seeds gave the same"
     return Table(title, header, rows, "; ".join(one_seed(cells) or [several]), 2)
 
 
@@ -185,14 +174,13 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
     Measures of the whole run have a table, and so does each suffix (flow, direction) with several
     measures. No table is wider than a page: the columns that do not fit go to further tables.
     """
-    swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or [
-        "scenario"
-    ]
+    names = setting.cells[0].values
+    swept = [name for name in names if len(values(setting.cells, name)) > 1] or ["scenario"]
     runs = chain.from_iterable(cell.runs for cell in setting.cells)
     records = [run.record for run in runs if run.record]
     measured: dict[str, None] = {}  # a set that keeps the order
-    for one in records:
-        measured |= {name: None for name, value in one.measures.items() if value is not None}
+    for record in records:
+        measured |= {name: None for name, value in record.measures.items() if value is not None}
     declared = flat(setting.declared)
     of_suffix = Counter(measure_of(name, declared)[0] for name in measured)
     groups: dict[str, list[str]] = {}
@@ -200,7 +188,7 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
         suffix = measure_of(name, declared)[0]
         # A suffix with one measure only is in the table of the whole.
         groups.setdefault("" if of_suffix[suffix] == 1 else suffix, []).append(name)
-    made = {}
+    tables = {}
     for suffix, measures in groups.items():
         title = f"{setting.title}: measures" + (f", {suffix_in_words(suffix)}" if suffix else "")
         for first in range(0, len(measures), MEASURES_A_TABLE):
@@ -213,8 +201,8 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
                 rows.append([*labels, *(figures[number] for _, figures in columns)])
             part = str(first // MEASURES_A_TABLE + 1) if first else ""
             file = file_name(*filter(None, (setting.name, "measures", suffix, part)))
-            made[file] = Table(title, header, rows, note(setting.cells, tail=True), len(swept))
-    return made
+            tables[file] = Table(title, header, rows, note(setting.cells, tail=True), len(swept))
+    return tables
 
 
 def _value(name: str, value: str) -> str:
@@ -229,8 +217,8 @@ def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str
     """
     declared = flat(setting.declared)
     measure = measure_of(name, declared)[1]
-    found = [cell.estimate(name) for cell in setting.cells]
-    units = in_good_units(measure, [one.median for one in found if one])
+    estimates = [cell.estimate(name) for cell in setting.cells]
+    units = in_good_units(measure, [estimate.median for estimate in estimates if estimate])
     title = measure.title if within else title_of(name, declared)
     words = f"{title} ({units.unit})" if units.unit else title
     tail = measure.better == "less"
@@ -239,10 +227,8 @@ def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
     """Return in words what all configurations are compared with."""
-    return (
-        ", ".join(said(name, value) for name, value in baseline.items())
-        or "none: nothing is compared"
-    )
+    words = [said(name, value) for name, value in baseline.items()]
+    return ", ".join(words) or "none: nothing is compared"
 
 
 def shown(
@@ -255,22 +241,22 @@ def shown(
     if cell is None:
         return "–"
     places, factor = (places_of(units), units.factor) if units else (None, 1.0)
-    found = cell.estimate(measure)
-    parts = [figure(found, places, factor, tail=tail)] if found else []
+    estimate = cell.estimate(measure)
+    parts = [figure(estimate, places, factor, tail=tail)] if estimate else []
     parts += [f"{len(cell.failed)} failed"] if cell.failed else []
     parts += [f"{cell.not_run} not run"] if cell.not_run else []
     return ", ".join(parts) or "–"
 
 
-def change(found: Estimate | None, cell: Cell | None) -> str:
+def change(ratio: Estimate | None, cell: Cell | None) -> str:
     """Return a change in percent with its interval; "failed" or a dash if there is none."""
-    if found is None:
+    if ratio is None:
         return "failed" if cell and cell.failed else "–"
-    text = f"{_percent(found.median)} %"
-    if found.low is not None and found.high is not None:
-        ends = [_percent(found.low), _percent(found.high)]
-        text += f" [{', '.join(ends)}]" if set(ends) != {_percent(found.median)} else ""
-    return text if cell is None or cell.whole else f"{text} (of {found.seeds} seeds)"
+    text = f"{_percent(ratio.median)} %"
+    if ratio.low is not None and ratio.high is not None:
+        ends = [_percent(ratio.low), _percent(ratio.high)]
+        text += f" [{', '.join(ends)}]" if set(ends) != {_percent(ratio.median)} else ""
+    return text if cell is None or cell.whole else f"{text} (of {ratio.seeds} seeds)"
 
 
 def _percent(ratio: float) -> str:
@@ -299,34 +285,31 @@ def failures(campaigns: Campaigns) -> list[Markdown]:
 
     It has the words of the first failure.
     """
-    told: list[Markdown] = []
+    lines: list[Markdown] = []
     arguments = set(chain.from_iterable(cell.values for cell in campaigns.cells))
-    told_apart = {
-        name for name in arguments if name == "scenario" or len(campaigns.distinct(name)) > 1
-    }
+    several = {name for name in arguments if len(campaigns.distinct(name)) > 1}
+    told_apart = several | {"scenario"}
     for cell in campaigns.cells:
         if not cell.whole:
             names = [name for name in cell.values if name in told_apart]
             count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
-            first = (
-                f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}"
-                if cell.failed
-                else ""
-            )
-            told.append(plain(f"{name_of(cell, names)}: {count}{first}"))
-    return told
+            first = ""
+            for record in cell.failed[:1]:
+                first = f": {record.status}, {(record.error or '-').splitlines()[0]}"
+            lines.append(plain(f"{name_of(cell, names)}: {count}{first}"))
+    return lines
 
 
 def times(campaigns: Campaigns) -> str:
     """Return the time of all runs together by its clock: `5 minutes of virtual time`."""
     of_clock: dict[str, float] = {}
-    for one in campaigns.records:
-        of_clock[one.clock] = of_clock.get(one.clock, 0.0) + one.virtual_s
-    told = []
+    for record in campaigns.records:
+        of_clock[record.clock] = of_clock.get(record.clock, 0.0) + record.virtual_s
+    lines = []
     for clock, seconds in of_clock.items():
         long = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
-        told.append(f"{f'{seconds:.0f} s' if seconds < 120 else long} of {time_of(clock)}")
-    return ", ".join(told) or "0 s"
+        lines.append(f"{f'{seconds:.0f} s' if seconds < 120 else long} of {time_of(clock)}")
+    return ", ".join(lines) or "0 s"
 
 
 def command_line(command: str) -> Markdown:
@@ -344,29 +327,25 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     rows = []
     for name in dict.fromkeys(chain.from_iterable(record.identity for record in records)):
         values = dict.fromkeys(record.identity.get(name, "–") for record in records)
-        few = len(values) <= MOST_NAMED
-        rows.append(
-            [
-                name.replace("_", " "),
-                ", ".join(values) if few else f"{len(values)}, by what a run uses",
-            ]
-        )
+        few, many = ", ".join(values), f"{len(values)}, by what a run uses"
+        rows.append([name.replace("_", " "), few if len(values) <= MOST_NAMED else many])
     # Most records share one list of packages: each list is looked at once.
-    lists = {id(one.packages): one.packages for one in records}.values()
-    there = dict.fromkeys(chain.from_iterable(lists))
-    versions = {name: _versions(there, name) for name in packages}
-    known = [f"{name} {' and '.join(found)}" for name, found in versions.items() if found]
+    lists = {id(record.packages): record.packages for record in records}.values()
+    names = dict.fromkeys(chain.from_iterable(lists))
+    versions = {name: _versions(names, name) for name in packages}
+    known = [f"{name} {' and '.join(numbers)}" for name, numbers in versions.items() if numbers]
     rows += [["packages", ", ".join(known)]] if known else []
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
-    note = "every package is in the directory shared of the results, and " if there else ""
+    note = "every package is in the directory shared of the results, and " if names else ""
     note += "every value is in the record.json of its run"
     return Table("What the figures depend on", ["part", "version"], rows, note, 2)
 
 
 def _versions(packages: Iterable[str], name: str) -> list[str]:
     """Return the versions of a package among `name_version_…` texts, each once."""
-    return list(dict.fromkeys(one.split("_")[1] for one in packages if one.split("_")[0] == name))
+    parts = [package.split("_") for package in packages]
+    return list(dict.fromkeys(part[1] for part in parts if part[0] == name))
 
 
 def named_packages(catalog: Catalog) -> list[str]:
@@ -384,8 +363,8 @@ def page_of(docs: Path, name: str, kinds: Sequence[str]) -> Markdown:
     """
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
     items = re.split(r"^(?=- |#)", text, flags=re.MULTILINE)
-    of = [limit(kinds, one[4:]) if one.startswith("- **") else one[4:] for one in items]
-    kept = [one[:4] + told for one, told in zip(items, of, strict=True) if told is not None]
+    of = [limit(kinds, item[4:]) if item.startswith("- **") else item[4:] for item in items]
+    kept = [item[:4] + text for item, text in zip(items, of, strict=True) if text is not None]
     return _inside("".join(kept), 1)
 
 
@@ -397,8 +376,9 @@ def limitations(docs: Path, kinds: Sequence[str]) -> Markdown:
     They are taken from docs/limitations.md, above its section on scenarios.
     """
     text = (docs / "limitations.md").read_text(encoding="utf-8").partition("## Scenarios")[0]
-    found = re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE)
-    return Markdown("\n".join(f"- {one}" for one in map(partial(limit, kinds), found) if one))
+    titles = re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE)
+    limits = filter(None, map(partial(limit, kinds), titles))
+    return Markdown("\n".join(f"- {text}" for text in limits))
 
 
 def trust_table(docs: Path) -> Table:
@@ -415,13 +395,8 @@ def trust_table(docs: Path) -> Table:
         # The report counts its findings itself.
         is_other = cells[2].startswith("none") or cells[0] == "the published report's findings"
         rows += [] if is_other else [cells]
-    return Table(
-        "The size of known effects",
-        ["checked", "against", "difference"],
-        rows,
-        "docs/trust.md has how each is repeated",
-        3,
-    )
+    header, note = ["checked", "against", "difference"], "docs/trust.md has how each is repeated"
+    return Table("The size of known effects", header, rows, note, 3)
 
 
 def _unmarked(text: str) -> str:
@@ -444,8 +419,7 @@ def method(docs: Path, page: str) -> Markdown:
 
 def _inside(text: str, levels: int) -> Markdown:
     """Return Markdown to be set inside the report, without figures and links to files."""
-    undrawn = re.sub(
-        r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE
-    )  # figures are where the page is
+    # Figures are where the page is.
+    undrawn = re.sub(r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE)
     unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", undrawn)
     return Markdown(re.sub(r"^#", "#" * (levels + 1), unlinked, flags=re.MULTILINE))

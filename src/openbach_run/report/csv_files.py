@@ -53,18 +53,18 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
         if run.record:
             measures += [name for name, value in run.record.measures.items() if value is not None]
     for measure in dict.fromkeys(measures) or [""]:
-        found = cell.estimate(measure)
+        estimate = cell.estimate(measure)
         yield [
             measure,
             measure_of(measure, declared)[1].unit if measure else "",
-            *_ends(found),
-            found.seeds if found else 0,
+            *_ends(estimate),
+            estimate.seeds if estimate else 0,
             len(cell.failed),
             cell.not_run,
             *_ends(measured_against(cell, bare, measure, as_ratio=False) if bare else None),
             *_ends(measured_against(cell, bare, measure) if bare else None),
             cell.least_transfer_time_s,
-            *((found.p90, found.p90_high) if found else (None, None)),
+            *((estimate.p90, estimate.p90_high) if estimate else (None, None)),
         ]
 
 
@@ -72,7 +72,7 @@ def _baseline_of(cell: Cell, partners: Partners, baseline: Mapping[str, str]) ->
     """Return the cell that a cell is compared with; None for the baseline or if there is none."""
     if baseline.items() <= cell.values.items():
         return None
-    return next((one for one in partners.of(cell) if baseline.items() <= one.values.items()), None)
+    return next((other for other in partners.of(cell) if other.has(baseline)), None)
 
 
 def claims_csv(claims: Sequence[Claim]) -> str:
@@ -81,28 +81,17 @@ def claims_csv(claims: Sequence[Claim]) -> str:
     rows: list[list[object]] = []
     for claim in claims:
         for finding in claim.findings:
-            for one in finding.comparisons:
-                rows.append(
-                    [
-                        claim.name,
-                        one.part.says,
-                        finding.orbit,
-                        finding.verdict,
-                        one.name,
-                        one.part.measure,
-                        one.part.bounds,
-                        *_ends(one.found),
-                        one.found.seeds if one.found else 0,
-                        decisions[one.holds],
-                        one.why_not,
-                    ]
-                )
+            for pair in finding.comparisons:
+                labels = [claim.name, pair.part.says, finding.orbit, finding.verdict, pair.name]
+                seeds = pair.estimate.seeds if pair.estimate else 0
+                figures = [pair.part.measure, pair.part.bounds, *_ends(pair.estimate), seeds]
+                rows.append([*labels, *figures, decisions[pair.holds], pair.why_not])
     return _text(CLAIM_COLUMNS, rows)
 
 
-def _ends(found: Estimate | None) -> list[float | None]:
+def _ends(estimate: Estimate | None) -> list[float | None]:
     """Return median, low and high as three columns; None for those that are not known."""
-    return [found.median, found.low, found.high] if found else [None, None, None]
+    return [estimate.median, estimate.low, estimate.high] if estimate else [None, None, None]
 
 
 def _text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

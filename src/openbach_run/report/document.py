@@ -42,7 +42,7 @@ def templates(
     folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False
 ) -> Environment:
     """Return the templates in a folder; `finalize` turns every value into the document's markup."""
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=html,
         undefined=StrictUndefined,
@@ -50,8 +50,8 @@ def templates(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["markdown"] = Markdown
-    return made
+    environment.filters["markdown"] = Markdown
+    return environment
 
 
 def as_markdown(value: Any) -> Markdown:
@@ -123,7 +123,7 @@ def _body(tokens: Sequence[Token], folder: Path, charts: Mapping[str, Any]) -> s
     # An image alone in a paragraph becomes a figure with its caption.
     body = re.sub(
         r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>',
-        lambda found: _figure(found[1], found[2], folder, charts),
+        lambda image: _figure(image[1], image[2], folder, charts),
         body,
     )
     return body
@@ -312,9 +312,9 @@ def _text(node: SyntaxTreeNode) -> str:
 def _string(text: str) -> str:
     """Return a string literal of Typst."""
     letters = []
-    for one in text:
-        is_plain = one.isprintable() and one not in '"\\'
-        letters.append(one if is_plain else f"\\u{{{ord(one):x}}}")
+    for letter in text:
+        is_plain = letter.isprintable() and letter not in '"\\'
+        letters.append(letter if is_plain else f"\\u{{{ord(letter):x}}}")
     return '"' + "".join(letters) + '"'
 
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
 from textwrap import wrap
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
-from openbach_run.report.cells import Cell, is_numeral, pairings
+from openbach_run.report.cells import Cell, is_numeral, measured_against, pairings
 from openbach_run.report.charts import INTERVAL
-from openbach_run.report.effects import change, widest_tie
-from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
+from openbach_run.report.effects import widest_tie
+from openbach_run.report.figures import WIDE, Drawing, Look, least_times_s, legend, plain_log
 from openbach_run.report.page_model import Block
 from openbach_run.report.page_words import (
     at_loss,
@@ -140,20 +140,20 @@ def costs(page: Block) -> Drawing | None:
 
     def seen(cell: Cell) -> Seen | None:
         bare = page.partner(cell, "none")
-        found = change(cell, bare, page.measure) if bare else None
-        if found is None or cell.values["vpn"] == "none":
+        ratio = measured_against(cell, bare, page.measure) if bare else None
+        if ratio is None or cell.values["vpn"] == "none":
             return None
-        low, high = found.span or (found.median, found.median)
-        return 100 * (found.median - 1), 100 * (low - 1), 100 * (high - 1)
+        low, high = ratio.span or (ratio.median, ratio.median)
+        return 100 * (ratio.median - 1), 100 * (low - 1), 100 * (high - 1)
 
     compared = [seen(cell) for cell in page.cells if cell.values.get("pep", "none") == "none"]
-    told = [one for one in compared if one]
-    if not told:
+    shown = [point for point in compared if point]
+    if not shown:
         return None
-    greatest = min(GREATEST_COST, max(one[2] for one in told))
-    least = max(-GREATEST_COST, min(one[1] for one in told))
+    greatest = min(GREATEST_COST, max(point[2] for point in shown))
+    least = max(-GREATEST_COST, min(point[1] for point in shown))
     tie = 100 * (widest_tie(page.cells, page.tie) - 1)
-    series = [one for one in _series(page) if one.wanted.get("pep", "none") == "none"]
+    series = [series for series in _series(page) if series.wanted.get("pep", "none") == "none"]
 
     def dress(axes: Axes, cells: Sequence[Cell]) -> None:
         axes.set_xlim(min(least, -tie) - 3, greatest + 6)
@@ -161,7 +161,7 @@ def costs(page: Block) -> Drawing | None:
         axes.axvline(0, color=LEAST_GREY, linewidth=1, label=INTERVAL)
 
     bars = {True: "paired with the same seed", False: "each with every run"}
-    pairs = " or ".join(bars[one] for one in pairings(page.cells))
+    pairs = " or ".join(bars[is_paired] for is_paired in pairings(page.cells))
     caption = (
         f"What a VPN adds to the {measure(page)} (%); marker: median, bar: all seeds,"
         f" {pairs} without VPN; grey: a tie, ±{tie:.1f} %"
@@ -181,20 +181,20 @@ def _series(page: Block) -> list[Series]:
         return [Series(page.of_measure.title, plain, COLOURS[3], MARKERS[0])]
     chosen: list[tuple[str, dict[str, str]]] = []
     usual = page.usual["cc"]
-    others = [one for one in page.campaigns.distinct("cc", page.cells) if one != usual]
+    others = [cc for cc in page.campaigns.distinct("cc", page.cells) if cc != usual]
     for cc in (usual, *others):
         chosen.append((transport(cc), {**plain, "cc": cc}))
     for pep in page.campaigns.distinct("pep", page.cells):
         if pep not in plain.values():
             chosen.append((f"{transport(usual)}, {said('pep', pep)}", {"cc": usual, "pep": pep}))
     if len(chosen) > MOST_SERIES:
-        most = sorted(chosen, key=lambda one: -len(page.of(**one[1])))[:MOST_SERIES]
-        chosen = [one for one in chosen if one in most]
+        most = sorted(chosen, key=lambda labelled: -len(page.of(**labelled[1])))[:MOST_SERIES]
+        chosen = [labelled for labelled in chosen if labelled in most]
     looks = zip(SERIES_COLOURS, MARKERS, strict=False)
-    found = []
+    series = []
     for (label, wanted), (colour, marker) in zip(chosen, looks, strict=False):
-        found.append(Series(label, wanted, colour, marker))
-    return found
+        series.append(Series(label, wanted, colour, marker))
+    return series
 
 
 def _panels(page: Block, has_points: Callable[[Mapping[str, str]], bool]) -> list[list[Panel]]:
@@ -280,20 +280,20 @@ def _drawn(
     def point_of(wanted: frozenset[tuple[str, str]]) -> Seen | None:
         return next(map(seen, page.of(**dict(wanted))), None)
 
-    def point(panel: Mapping[str, str], one: Series, vpn: str) -> Seen | None:
-        wanted = {**panel, **one.wanted, **({"vpn": vpn} if vpn else {})}
+    def point(panel: Mapping[str, str], marked: Series, vpn: str) -> Seen | None:
+        wanted = {**panel, **marked.wanted, **({"vpn": vpn} if vpn else {})}
         return point_of(frozenset(wanted.items()))
 
     def has_points(panel: Mapping[str, str], some: Sequence[Series] = series) -> bool:
-        return any(point(panel, one, vpn) for one, vpn in product(some, vpns))
+        return any(point(panel, marked, vpn) for marked, vpn in product(some, vpns))
 
     grid = _panels(page, has_points)
     flat = list(chain.from_iterable(grid))
     if not flat:
         return None
 
-    def is_drawn(one: Series) -> bool:
-        return any(has_points(panel.wanted, [one]) for panel in flat)
+    def is_drawn(marked: Series) -> bool:
+        return any(has_points(panel.wanted, [marked]) for panel in flat)
 
     series = list(filter(is_drawn, series))
 
@@ -301,19 +301,18 @@ def _drawn(
         axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")
         dress(axes, page.of(**panel.wanted))
         axes.grid(axis="x", color="#eeeeee")
-        for place, one in enumerate(series):
+        for place, marked in enumerate(series):
             for at, vpn in enumerate(vpns):
-                if found := point(panel.wanted, one, vpn):
+                if values := point(panel.wanted, marked, vpn):
                     y = at + (place - (len(series) - 1) / 2) * min(0.28, 0.9 / len(series))
                     side = 0 if len(series) == 1 else -1 if place == 0 else 1
-                    _point(axes, found, y, one, scale, side)
+                    _point(axes, values, y, marked, scale, side)
         # The number below a lower bar needs room above the axis.
         room = 0.25 if len(series) > 1 and scale[1] < math.inf else 0.0
         axes.set_ylim(len(vpns) - 0.5 + room, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
-        axes.set_yticks(
-            range(len(vpns)), [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
-        )
+        names = [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
+        axes.set_yticks(range(len(vpns)), names)
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_minor_locator(NullLocator())
 
@@ -334,9 +333,8 @@ def _drawn(
                     # Now it is the lowest one of its column.
                     above[column].tick_params(axis="x", labelbottom=True)
         _label(wide, words, series, LEGEND_COLUMNS)
-    with matplotlib.rc_context(
-        {**SETTINGS, "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
-    ):
+    sizes: Any = {"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
+    with matplotlib.rc_context({**SETTINGS, **sizes}):
         each = height + 0.05 + NUMBERS_IN
         narrow = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(series) + each * len(flat)))
         stacked = narrow.subplots(len(flat), 1, sharex=True, squeeze=False)
@@ -360,43 +358,36 @@ def cut(words: str, longest: int) -> str:
 
 
 def _point(
-    axes: Axes, found: Seen, y: float, one: Series, scale: tuple[float, float], side: int
+    axes: Axes, values: Seen, y: float, series: Series, scale: tuple[float, float], side: int
 ) -> None:
     """Draw a marker with its bar; of one beyond the scale the end in words.
 
     The words go to a side: −1 is above, 1 below, 0 where there is no other series.
     """
-    middle, low, high = found
+    middle, low, high = values
     left, right = scale
     if high > low:
-        axes.plot([low, high], [y, y], color=one.colour, linewidth=1.2, label=INTERVAL + one.label)
+        look: Look = {"color": series.colour, "linewidth": 1.2, "label": INTERVAL + series.label}
+        axes.plot([low, high], [y, y], **look)
     has_marker = left <= middle <= right  # else not a half of one at the edge; the CSV has it
     size = 5 if has_marker else 0
-    axes.plot(middle, y, one.marker, color=one.colour, markersize=size, label=one.label)
+    axes.plot(middle, y, series.marker, color=series.colour, markersize=size, label=series.label)
     has_bar = high > left and low < right  # its own marker or bar would strike the number out
     # Those of two series would stand on each other between their bars.
     shift = (side or -1) * 0.12 if has_bar else side * 0.08
     ends = [(1.0, f"→ {short(high)}")] if high > right else []
     ends += [(0.01, f"← {short(low)}".replace("-", "−"))] if low < left else []
     for place, end in ends:
-        axes.text(
-            place,
-            y + shift,
-            end,
-            ha="right" if place == 1 else "left",
-            va=("bottom" if shift < 0 else "top") if has_bar else "center",
-            fontsize=6.5,
-            color=one.colour,
-            transform=axes.get_yaxis_transform(),
-        )
+        across = "right" if place == 1 else "left"
+        up = ("bottom" if shift < 0 else "top") if has_bar else "center"
+        at: Look = {"ha": across, "va": up, "transform": axes.get_yaxis_transform()}
+        axes.text(place, y + shift, end, fontsize=6.5, color=series.colour, **at)
 
 
 def _label(figure: Figure, words: str, series: Sequence[Series], columns: int) -> None:
     figure.supxlabel(words, fontsize=8)
-    handles = [
-        Line2D(
-            [], [], color=one.colour, marker=one.marker, linestyle="", markersize=5, label=one.label
-        )
-        for one in series
-    ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)
+    looks = []
+    for marked in series:
+        look: Look = {"color": marked.colour, "marker": marked.marker, "label": marked.label}
+        looks.append({**look, "linestyle": "", "markersize": 5})
+    legend(figure, looks, columns)

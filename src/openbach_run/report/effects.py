@@ -19,7 +19,6 @@ from statistics import pvariance
 from openbach_run.report.cells import Cell, measured_against
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.words import ACCESS
-from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.units import number
 
@@ -58,34 +57,29 @@ def effects(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> li
     """Return the effect of each argument that was swept, the largest first."""
     measured = [cell for cell in cells if cell.measured(measure)]
     whole = _variance(measured, measure)
-    found = []
+    ranked = []
     for name, free in _swept(measured).items():
         groups = [group for group in _grouped(measured, free) if len(group) > 1]
-        pairs = itertools.chain.from_iterable(itertools.combinations(one, 2) for one in groups)
-        decided = [differ(one, other, measure, tie) for one, other in pairs]
+        pairs = itertools.chain.from_iterable(itertools.combinations(group, 2) for group in groups)
+        decided = [differ(cell, other, measure, tie) for cell, other in pairs]
         inside = [_variance(group, measure) * len(group) for group in groups]
         in_groups = sum(map(len, groups))
         share = sum(inside) / in_groups / whole if in_groups and whole else 0.0
-        compared = sum(one is not None for one in decided)
-        differing = sum(one is True for one in decided)
-        found.append(Effect(name, share, differing, compared, len(decided) - compared, groups))
-    return sorted(found, key=lambda one: (not one.matters, -one.share))
-
-
-def change(cell: Cell, other: Cell, measure: str) -> Estimate | None:
-    """Return how many times the other's measure the cell has."""
-    return measured_against(cell, other, measure)
+        compared = sum(is_different is not None for is_different in decided)
+        differing = sum(is_different is True for is_different in decided)
+        ranked.append(Effect(name, share, differing, compared, len(decided) - compared, groups))
+    return sorted(ranked, key=lambda effect: (not effect.matters, -effect.share))
 
 
 def differ(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool | None:
     """Return whether two cells differ by more than a tie; None if that cannot be told."""
-    found = change(cell, other, measure)
-    if found is None or found.seeds < MIN_SEEDS:
+    ratio = measured_against(cell, other, measure)
+    if ratio is None or ratio.seeds < MIN_SEEDS:
         return None
     if _is_within_a_round(cell, other, measure):
         return False
     widest = widest_tie((cell, other), tie)
-    return found.lies_within(1 / widest, widest) is False
+    return ratio.lies_within(1 / widest, widest) is False
 
 
 def _is_within_a_round(cell: Cell, other: Cell, measure: str) -> bool:
@@ -99,13 +93,13 @@ def _is_within_a_round(cell: Cell, other: Cell, measure: str) -> bool:
 
 def widest_tie(cells: Iterable[Cell], tie: Mapping[str, float]) -> float:
     """Return the largest tie of the congestion controls of these cells, as a ratio."""
-    return max(tie.get(one.values.get("cc", ""), LEAST_TIE) for one in cells)
+    return max(tie.get(cell.values.get("cc", ""), LEAST_TIE) for cell in cells)
 
 
 def median_of(cell: Cell, measure: str) -> float:
     """Return the cell's median; infinity for one that was not measured."""
-    found = cell.estimate(measure)
-    return found.median if found else math.inf
+    estimate = cell.estimate(measure)
+    return estimate.median if estimate else math.inf
 
 
 def _variance(cells: Sequence[Cell], measure: str) -> float:
@@ -127,12 +121,12 @@ def _swept(cells: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
     followers = set(itertools.chain.from_iterable(TOGETHER.values())) | set(of_orbit)
     with_access = ACCESS[1:] if ACCESS[0] in several and ACCESS[0] not in of_orbit else ()
     followers |= set(with_access)
-    found = {}
+    swept = {}
     for name in several:
         if name not in followers and name != LABEL:
             own = of_orbit if name == "orbit" else with_access if name == ACCESS[0] else ()
-            found[name] = (name, LABEL, *TOGETHER.get(name, ()), *own)
-    return found
+            swept[name] = (name, LABEL, *TOGETHER.get(name, ()), *own)
+    return swept
 
 
 def _has_several(cells: Sequence[Cell], name: str) -> bool:
@@ -144,12 +138,12 @@ def _follows(cells: Sequence[Cell], name: str, leader: str) -> bool:
     values: dict[str | None, set[str | None]] = {}
     for cell in cells:
         values.setdefault(cell.values.get(leader), set()).add(cell.values.get(name))
-    return len(values) > 1 and all(len(one) == 1 for one in values.values())
+    return len(values) > 1 and all(len(leaders) == 1 for leaders in values.values())
 
 
 def _grouped(cells: Sequence[Cell], free: Sequence[str]) -> list[list[Cell]]:
     groups: dict[frozenset[tuple[str, str]], list[Cell]] = {}
     for cell in cells:
-        rest = frozenset(one for one in cell.values.items() if one[0] not in free)
+        rest = frozenset(item for item in cell.values.items() if item[0] not in free)
         groups.setdefault(rest, []).append(cell)
     return list(groups.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -34,6 +34,7 @@ from openbach_run.report.charts import INTERVAL, NARROW, points_csv
 from openbach_run.report.svg import slim
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results import run_files
+from openbach_run.results.grid import grid_of
 from openbach_run.results.intervals import Estimate, change_notes, ends
 from openbach_run.results.record import statistics
 from openbach_run.topology.inventory import host_of
@@ -65,7 +66,7 @@ class Drawing:
     caption: str
     figure: Figure
     narrow: Figure | None = None
-    """The same for a phone, if the figure could not be read there."""
+    """Form of the figure for a phone, if the figure could not be read there."""
 
     def save(self, folder: Path) -> None:
         """Write the figure as `folder`/`name`.svg and .pdf, and its points as .csv."""
@@ -91,8 +92,8 @@ def values(cells: Sequence[Cell], name: str) -> list[str]:
 
     They are in the order of the cells; numbers are in their own order.
     """
-    found = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
-    return sorted(found, key=float) if all(map(is_numeral, found)) else found
+    values_there = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
+    return sorted(values_there, key=float) if all(map(is_numeral, values_there)) else values_there
 
 
 def find(cells: Sequence[Cell], **wanted: str) -> Cell | None:
@@ -141,18 +142,19 @@ def heat_map(
     """
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
     columns = list(itertools.product(losses, transports))
+    grid = grid_of([(cell, cell.values) for cell in cells], ("vpn", "pep"), ("loss", "cc"))
     medians = numpy.full((len(rows), len(columns)), numpy.nan)
     texts = {}
-    for (y, (vpn, pep)), (x, (loss, cc)) in itertools.product(enumerate(rows), enumerate(columns)):
-        if cell := find(cells, vpn=vpn, pep=pep, loss=loss, cc=cc):
-            found = cell.estimate(measure)
-            medians[y, x] = found.median if found else numpy.nan
-            texts[y, x] = _word(cell, found)
+    for (y, row), (x, column) in itertools.product(enumerate(rows), enumerate(columns)):
+        if cell := grid.cells.get((row, column)):
+            estimate = cell.estimate(measure)
+            medians[y, x] = estimate.median if estimate else numpy.nan
+            texts[y, x] = _word(cell, estimate)
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.3 + 0.24 * len(rows)))
         axes = figure.subplots()
         estimates = [cell.estimate(measure) for cell in scaled]
-        others = [one.median for one in estimates if one]
+        others = [estimate.median for estimate in estimates if estimate]
         least, most = min([numpy.nanmin(medians), *others]), max([numpy.nanmax(medians), *others])
         logarithmic = least > 0
         # A logarithmic scale needs two different ends.
@@ -179,27 +181,21 @@ def heat_map(
             if number:
                 axes.axvline(number * len(transports) - 0.5, color="white", linewidth=3)
         axes.spines[:].set_visible(False)
-    starred = (
-        " (* some runs failed or are missing)"
-        if any("*" in word for word in texts.values())
-        else ""
-    )
-    return Drawing(
-        name,
-        f"{title}: median {words} by VPN, PEP position, loss and congestion control{starred}",
-        figure,
-    )
+    caption = f"{title}: median {words} by VPN, PEP position, loss and congestion control"
+    if any("*" in word for word in texts.values()):
+        caption += " (* some runs failed or are missing)"
+    return Drawing(name, caption, figure)
 
 
-def _word(cell: Cell, found: Estimate | None) -> str:
+def _word(cell: Cell, estimate: Estimate | None) -> str:
     """Return the text in a field of the heat map.
 
     A cell with runs that failed or are missing has a *.
     """
-    if found is None:
+    if estimate is None:
         return "failed" if cell.failed else "not run"
-    digits = 1 if found.median < 100 else 0
-    return f"{found.median:.{digits}f}" + ("" if cell.whole else "*")
+    digits = 1 if estimate.median < 100 else 0
+    return f"{estimate.median:.{digits}f}" + ("" if cell.whole else "*")
 
 
 def compared(
@@ -215,53 +211,53 @@ def compared(
     These are the report's Figures 3 to 6.
     """
     transports = values(cells, "cc")
-    rows = [
-        (vpn, pep)
-        for vpn, pep in configurations(cells)
-        if not baseline.items() <= {"vpn": vpn, "pep": pep}.items()
-    ]
+    every = [{"vpn": vpn, "pep": pep} for vpn, pep in configurations(cells)]
+    rows = [row for row in every if not baseline.items() <= row.items()]
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.1 + 0.3 * len(rows)))
         axes = figure.subplots()
         axes.axvline(1, color="#999999", linewidth=0.8, label=INTERVAL)
         for number, cc in enumerate(transports):
-            for y, (vpn, pep) in enumerate(rows):
-                cell = find(cells, vpn=vpn, pep=pep, cc=cc)
-                found = against(cell, cells, baseline, measure) if cell else None
-                if found:
+            for y, row in enumerate(rows):
+                cell = find(cells, cc=cc, **row)
+                ratio = against(cell, cells, baseline, measure) if cell else None
+                if ratio:
                     # The transports are beside one another, around the middle of the row.
                     at = y + (number - (len(transports) - 1) / 2) * 0.22
-                    look = COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
-                    _with_interval(axes, found, at, *look, named(cc))
+                    look = _colour(number + 1), MARKERS[number % len(MARKERS)]
+                    _with_interval(axes, ratio, at, *look, named(cc))
         least, most = axes.get_xlim()
         if most > WIDE * max(least, 1e-9):
             axes.set_xscale("log")
             plain_log(axes.xaxis)
-        axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
+        axes.set_yticks(range(len(rows)), [configuration(**row) for row in rows])
         axes.invert_yaxis()
         axes.grid(axis="y", color="#eeeeee")
         shown = configuration(baseline.get("vpn", ""), baseline.get("pep", ""))
-        axes.set_xlabel(
-            f"{without_unit(words)} over that of {shown} with the same congestion control"
-        )
-        handles = [
-            Line2D(
-                [],
-                [],
-                color=COLOURS[(n + 1) % len(COLOURS)],
-                marker=MARKERS[n % len(MARKERS)],
-                markersize=4,
-                label=named(cc),
-            )
-            for n, cc in enumerate(transports)
-        ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
-    return Drawing(
-        name,
-        f"{title}: {without_unit(words)} compared with {shown},"
-        f" {change_notes([len(one.runs) for one in cells], pairings(cells), 'ratios')}",
-        figure,
-    )
+        bare = without_unit(words)
+        axes.set_xlabel(f"{bare} over that of {shown} with the same congestion control")
+        looks = []
+        for number, cc in enumerate(transports):
+            of_cc = {"color": _colour(number + 1), "marker": MARKERS[number % len(MARKERS)]}
+            looks.append({"label": named(cc), "markersize": 4, **of_cc})
+        legend(figure, looks, len(looks))
+    notes = change_notes([len(cell.runs) for cell in cells], pairings(cells), "ratios")
+    return Drawing(name, f"{title}: {bare} compared with {shown}, {notes}", figure)
+
+
+Look = dict[str, Any]
+"""Colour, marker and so on of a line, as matplotlib calls them."""
+
+
+def _colour(number: int) -> str:
+    """Return the colour of a line by its number."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def legend(figure: Figure, looks: Sequence[Mapping[str, Any]], columns: int) -> None:
+    """Put a legend above a figure: a line for each look, as Line2D has it."""
+    handles = [Line2D([], [], **look) for look in looks]
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)
 
 
 def against(
@@ -272,27 +268,25 @@ def against(
     None if there is no such cell, and for that cell itself.
     """
     same_otherwise = Partners(cells, baseline).of(cell)
-    partners = [one for one in same_otherwise if baseline.items() <= one.values.items()]
+    partners = [other for other in same_otherwise if baseline.items() <= other.values.items()]
     return measured_against(cell, partners[0], measure) if partners else None
 
 
 def _with_interval(
-    axes: Axes, found: Estimate, y: float, colour: str, marker: str, label: str
+    axes: Axes, estimate: Estimate, y: float, colour: str, marker: str, label: str
 ) -> None:
-    if found.low is not None and found.high is not None:
-        axes.plot(
-            [found.low, found.high], [y, y], color=colour, linewidth=1.2, label=INTERVAL + label
-        )
-    axes.plot(found.median, y, marker, color=colour, markersize=4, label=label)
+    if estimate.low is not None and estimate.high is not None:
+        look: Look = {"color": colour, "linewidth": 1.2, "label": INTERVAL + label}
+        axes.plot([estimate.low, estimate.high], [y, y], **look)
+    axes.plot(estimate.median, y, marker, color=colour, markersize=4, label=label)
 
 
 def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
     """Draw a measure over loss: a panel for each control and PEP position, a line for each VPN."""
     losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
     transports = values(cells, "cc")
-    measured = list(
-        itertools.chain.from_iterable(cell.measured(measure).values() for cell in cells)
-    )
+    measured = itertools.chain.from_iterable(cell.measured(measure).values() for cell in cells)
+    is_positive = all(value > 0 for value in measured)
     with matplotlib.rc_context(SETTINGS):
         figure, grid = _grid(len(transports), len(peps))
         for (row, cc), (column, pep) in itertools.product(enumerate(transports), enumerate(peps)):
@@ -300,26 +294,14 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
             axes.set_title(f"{named(cc)}, {said('pep', pep)}" if pep else named(cc))
             axes.grid(color="#eeeeee")
             for number, vpn in enumerate(vpns):
-                found = []
+                points = []
                 for loss in losses:
                     cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
-                    estimated = cell.estimate(measure) if cell else None
-                    if estimated:
-                        found.append((float(loss), estimated))
-                label = said("vpn", vpn)
-                axes.plot(
-                    [x for x, _ in found],
-                    [one.median for _, one in found],
-                    color=COLOURS[number % len(COLOURS)],
-                    marker=MARKERS[number % len(MARKERS)],
-                    markersize=3.5,
-                    linewidth=1.1,
-                    label=label,
-                )
-                _intervals(axes, found, COLOURS[number % len(COLOURS)], label)
+                    points.append((float(loss), cell.estimate(measure) if cell else None))
+                _line(axes, points, number, said("vpn", vpn), 3.5)
             if measure == TRANSFER_TIME:
                 _least(axes, cells)
-            if all(value > 0 for value in measured):
+            if is_positive:
                 axes.set_yscale("log")
                 plain_log(axes.yaxis)
             scale = _to_scale(axes, losses)
@@ -327,30 +309,35 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
         figure.supylabel(words, fontsize=8)
         _legend(figure, vpns, MARKERS)
     least = "; dotted: the least possible time" if measure == TRANSFER_TIME else ""
-    return Drawing(
-        name,
-        f"{title}: {without_unit(words)} over random loss{scale}, median and {_ends(cells)}{least}",
-        figure,
-    )
+    caption = f"{title}: {without_unit(words)} over random loss{scale}"
+    return Drawing(name, f"{caption}, median and {_ends(cells)}{least}", figure)
 
 
 def _ends(cells: Sequence[Cell]) -> str:
     return ends([len(cell.runs) for cell in cells])
 
 
-def _intervals(
-    axes: Axes, found: Sequence[tuple[float, Estimate]], colour: str, label: str
+def _line(
+    axes: Axes,
+    points: Iterable[tuple[float, Estimate | None]],
+    number: int,
+    label: str,
+    markersize: float,
 ) -> None:
-    for x, one in found:
-        if one.low is not None and one.high is not None:
-            axes.plot(
-                [x, x],
-                [one.low, one.high],
-                color=colour,
-                linewidth=0.8,
-                alpha=0.6,
-                label=INTERVAL + label,
-            )
+    """Draw the medians of a line, and the interval of each."""
+    known = [(x, estimate) for x, estimate in points if estimate]
+    look: Look = {
+        "color": _colour(number),
+        "marker": MARKERS[number % len(MARKERS)],
+        "label": label,
+    }
+    medians = [estimate.median for _, estimate in known]
+    axes.plot([x for x, _ in known], medians, markersize=markersize, linewidth=1.1, **look)
+    for x, estimate in known:
+        if estimate.low is not None and estimate.high is not None:
+            of_bar: Look = {"color": _colour(number), "linewidth": 0.8, "alpha": 0.6}
+            ends_of_bar = [estimate.low, estimate.high]
+            axes.plot([x, x], ends_of_bar, label=INTERVAL + label, **of_bar)
 
 
 def curves(
@@ -361,39 +348,26 @@ def curves(
     There is a line for each combination of the other values that were swept.
     """
     numbers = values(cells, argument)
-    swept = [one for one in cells[0].values if one != argument and len(values(cells, one)) > 1]
+    swept = [name for name in cells[0].values if name != argument and len(values(cells, name)) > 1]
     lines: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        label = ", ".join(said(one, cell.values[one]) for one in swept) or words
+        label = ", ".join(said(name, cell.values[name]) for name in swept) or words
         lines.setdefault(label, {})[cell.values[argument]] = cell
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 3.1))
         axes = figure.subplots()
         axes.grid(color="#eeeeee")
         for number, (label, line) in enumerate(lines.items()):
-            estimates = [
-                (float(value), line[value].estimate(measure)) for value in numbers if value in line
-            ]
-            found = [(value, one) for value, one in estimates if one]
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-            axes.plot(
-                [x for x, _ in found],
-                [one.median for _, one in found],
-                marker=marker,
-                markersize=4,
-                color=colour,
-                linewidth=1.1,
-                label=label,
-            )
-            _intervals(axes, found, colour, label)
+            there = [value for value in numbers if value in line]
+            points = [(float(value), line[value].estimate(measure)) for value in there]
+            _line(axes, points, number, label, 4)
         scale = _to_scale(axes, numbers)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(heading(argument))
         axes.set_ylabel(words)
         figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False)
-    return Drawing(
-        name, f"{title}: {words} over {heading(argument)}{scale}, median and {_ends(cells)}", figure
-    )
+    caption = f"{title}: {words} over {heading(argument)}{scale}, median and {_ends(cells)}"
+    return Drawing(name, caption, figure)
 
 
 def distributions(
@@ -416,20 +390,17 @@ def distributions(
             axes.grid(color="#eeeeee")
             for number, vpn in enumerate(vpns):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
-                if cell and (found := sorted(cell.measured(measure).values())):
-                    axes.ecdf(
-                        found,
-                        color=COLOURS[number % len(COLOURS)],
-                        linestyle=STYLES[number % len(STYLES)],
-                        linewidth=1.1,
-                        label=said("vpn", vpn),
-                    )
+                if cell and (times := sorted(cell.measured(measure).values())):
+                    look: Look = {
+                        "color": _colour(number),
+                        "linestyle": STYLES[number % len(STYLES)],
+                    }
+                    axes.ecdf(times, linewidth=1.1, label=said("vpn", vpn), **look)
         figure.supxlabel(words, fontsize=8)
         figure.supylabel("share of the seeds", fontsize=8)
         _legend(figure, vpns, styles=STYLES)
-    return Drawing(
-        name, f"{title}: distribution (ECDF) of the {without_unit(words)} over the seeds", figure
-    )
+    caption = f"{title}: distribution (ECDF) of the {without_unit(words)} over the seeds"
+    return Drawing(name, caption, figure)
 
 
 MOST_WRITTEN = 300
@@ -450,8 +421,8 @@ def _to_scale(axes: Axes, numbers: Sequence[str]) -> str:
 
     The axis is linear, or logarithmic above the least number that is greater than 0.
     """
-    at = [float(one) for one in numbers]
-    least, most = min((one for one in at if one > 0), default=1.0), max(at)
+    at = [float(number) for number in numbers]
+    least, most = min((number for number in at if number > 0), default=1.0), max(at)
     logarithmic = most > LINEAR * least
     if logarithmic:
         axes.set_xscale("symlog", linthresh=least)
@@ -468,34 +439,21 @@ def _grid(down: int, across: int) -> tuple[Figure, Sequence[Sequence[Axes]]]:
 
 
 def _least(axes: Axes, cells: Sequence[Cell]) -> None:
+    look: Look = {"color": "#999999", "linestyle": (0, (1, 1)), "linewidth": 1}
     for least_s in least_times_s(cells):
-        axes.axhline(
-            least_s,
-            color="#999999",
-            linestyle=(0, (1, 1)),
-            linewidth=1,
-            label=f"least time: {least_s:.4g} s",
-        )
+        axes.axhline(least_s, label=f"least time: {least_s:.4g} s", **look)
 
 
 def _legend(
     figure: Figure, vpns: Sequence[str], markers: Sequence[str] = (), styles: Sequence[Style] = ()
 ) -> None:
-    handles = []
+    looks = []
     for number, vpn in enumerate(vpns):
-        if vpn:
-            handles.append(
-                Line2D(
-                    [],
-                    [],
-                    color=COLOURS[number % len(COLOURS)],
-                    marker=markers[number % len(markers)] if markers else None,
-                    linestyle=styles[number % len(styles)] if styles else "-",
-                    markersize=4,
-                    label=said("vpn", vpn),
-                )
-            )
-    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
+        marker = markers[number % len(markers)] if markers else None
+        style = styles[number % len(styles)] if styles else "-"
+        look: Look = {"color": _colour(number), "marker": marker, "linestyle": style}
+        looks += [{**look, "markersize": 4, "label": said("vpn", vpn)}] if vpn else []
+    legend(figure, looks, 4)
 
 
 Lines = dict[str, list[tuple[float, float]]]
@@ -513,15 +471,13 @@ def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared
         cell = find(cells, vpn=vpn, pep=pep)
         for statistic, lines in _series(cell).items() if cell else ():
             series.setdefault(statistic, {})[vpn, pep] = lines
-    made = []
+    drawings = []
     for (job, sent), drawn in sorted(series.items()):
         measure = over_time(sent, declared.get(job, ()))
-        caption = (
-            f"{title}: {measure.title} over time (job"
-            f" {named(job)}){BURSTS if 'goodput' in measure.title else ''}"
-        )
-        made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
-    return made
+        bursts = BURSTS if "goodput" in measure.title else ""
+        caption = f"{title}: {measure.title} over time (job {named(job)}){bursts}"
+        drawings.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
+    return drawings
 
 
 def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
@@ -530,26 +486,21 @@ def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
     The times are in s from the first statistic of the run.
     """
     sent = statistics(cell.runs[0].run_dir) if cell.runs[0].has_files else []
-    start_ms = min((one["_metadata"]["time"] for one in sent), default=0)
-    found: dict[tuple[str, str], Lines] = {}
-    for one in sent:
-        metadata = one["_metadata"]
+    start_ms = min((row["_metadata"]["time"] for row in sent), default=0)
+    by_statistic: dict[tuple[str, str], Lines] = {}
+    for row in sent:
+        metadata = row["_metadata"]
         where = host_of(metadata["agent_name"]).replace("_", " ")
         line = ", ".join(filter(None, [where, suffix_in_words(metadata.get("suffix") or "")]))
-        for statistic, value in one.items():
+        for statistic, value in row.items():
             if run_files.is_number(value):
-                lines = found.setdefault((metadata["job_name"], statistic), {})
-                lines.setdefault(line, []).append(
-                    ((metadata["time"] - start_ms) / 1000, float(value))
-                )
-    long: dict[tuple[str, str], Lines] = {}
-    for key, lines in found.items():
-        long_lines = {
-            line: points for line, points in lines.items() if len(points) >= SERIES_LENGTH
-        }
-        if long_lines:
-            long[key] = long_lines
-    return long
+                lines = by_statistic.setdefault((metadata["job_name"], statistic), {})
+                point = ((metadata["time"] - start_ms) / 1000, float(value))
+                lines.setdefault(line, []).append(point)
+    for lines in by_statistic.values():
+        for line in [line for line, points in lines.items() if len(points) < SERIES_LENGTH]:
+            del lines[line]
+    return {key: lines for key, lines in by_statistic.items() if lines}
 
 
 def _shared(ends: Sequence[float]) -> bool | Literal["row"]:
@@ -569,12 +520,8 @@ def _drawn_over_time(
 ) -> Drawing:
     """Draw the lines of a statistic over time, a panel per configuration."""
     across = min(3, len(panels))
-    points_of = {
-        pair: list(itertools.chain.from_iterable(drawn.values())) for pair, drawn in panels.items()
-    }
-    sent = [
-        value * measure.factor for _, value in itertools.chain.from_iterable(points_of.values())
-    ]
+    points_of = [list(itertools.chain(*drawn.values())) for drawn in panels.values()]
+    sent = [value * measure.factor for _, value in itertools.chain(*points_of)]
     shown = in_good_units(measure, sent)
     factor = measure.factor * shown.factor
     # The number of rows is rounded up.
@@ -582,32 +529,21 @@ def _drawn_over_time(
     lines = list(dict.fromkeys(itertools.chain.from_iterable(panels.values())))
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 0.7 + 1.7 * down))
-        ends_s = [max(map(itemgetter(0), points), default=0) for points in points_of.values()]
-        greatest = [max(map(itemgetter(1), points), default=0) for points in points_of.values()]
-        grid = figure.subplots(
-            down, across, sharex=_shared(ends_s), sharey=_shared(greatest), squeeze=False
-        ).flatten()
+        ends_s = [max(map(itemgetter(0), points), default=0) for points in points_of]
+        greatest = [max(map(itemgetter(1), points), default=0) for points in points_of]
+        shares: Any = {"sharex": _shared(ends_s), "sharey": _shared(greatest)}
+        grid = figure.subplots(down, across, squeeze=False, **shares).flatten()
         for axes, (pair, drawn) in zip(grid, panels.items(), strict=False):
             axes.set_title(configuration(*pair))
             axes.grid(color="#eeeeee")
             for line, points in drawn.items():
-                colour = COLOURS[(lines.index(line) + 1) % len(COLOURS)]
-                axes.plot(
-                    [t for t, _ in points],
-                    [value * factor for _, value in points],
-                    color=colour,
-                    linewidth=0.8,
-                    label=line or shown.title,
-                )
+                look: Look = {"color": _colour(lines.index(line) + 1), "label": line or shown.title}
+                shown_values = [value * factor for _, value in points]
+                axes.plot([t for t, _ in points], shown_values, linewidth=0.8, **look)
         for axes in grid[len(panels) :]:
             axes.remove()
         figure.supxlabel("time (s)", fontsize=8)
         figure.supylabel(shown.words, fontsize=8)
-        handles = [
-            Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line)
-            for n, line in enumerate(lines)
-        ]
-        figure.legend(
-            handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False
-        )
+        looks = [{"color": _colour(n + 1), "label": line} for n, line in enumerate(lines)]
+        legend(figure, looks, min(len(looks), 6))
     return Drawing(name, f"{caption}. First seed", figure)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from openbach_run.report import dots
-from openbach_run.report.cells import SLOWEST, Campaigns, Cell, pairings
-from openbach_run.report.effects import change
+from openbach_run.report.cells import SLOWEST, Campaigns, Cell, measured_against, pairings
 from openbach_run.report.figures import Drawing
 from openbach_run.report.page_model import Block, Kind, block_of, page_one
 from openbach_run.report.page_one import (
@@ -52,43 +51,25 @@ class Front:
     @property
     def links(self) -> bool:
         """Return whether page 1 is about satellite links."""
-        return self.block is not None and any(one.values.get("orbit") for one in self.block.cells)
+        return self.block is not None and any(cell.values.get("orbit") for cell in self.block.cells)
 
 
 def front_of(campaigns: Campaigns) -> Front:
     """Return page 1 of these campaigns."""
     page = page_one(campaigns)
     if page is None:
-        return Front(
-            None,
-            "Nothing was measured",
-            "No figures",
-            ["No run measured anything."],
-            None,
-            None,
-            None,
-            "",
-        )
+        nothing = "Nothing was measured", "No figures", ["No run measured anything."]
+        return Front(None, *nothing, None, None, None, "")
     block = page.blocks[0]
-    return Front(
-        block,
-        title(page),
-        conditions_in_words(page),
-        sentences(page),
-        use_table(page),
-        link_table(page),
-        dots.times(block),
-        tie_in_words(block),
-    )
+    texts = title(page), conditions_in_words(page), sentences(page)
+    tables = use_table(page), link_table(page)
+    return Front(block, *texts, *tables, dots.times(block), tie_in_words(block))
 
 
 def tie_in_words(page: Block) -> str:
     """Return up to which difference two cells are a tie: `3.2 % (BBRv2), else 1 %`."""
-    wider = [
-        f"{100 * (tie - 1):.1f} % ({transport(cc)})"
-        for cc, tie in page.tie.items()
-        if tie > LEAST_TIE and cc
-    ]
+    ties = [(cc, tie) for cc, tie in page.tie.items() if tie > LEAST_TIE and cc]
+    wider = [f"{100 * (tie - 1):.1f} % ({transport(cc)})" for cc, tie in ties]
     least = f"{100 * (LEAST_TIE - 1):.0f} %"
     if wider:
         least = f"{', '.join(wider)}, which is what a PEP that does nothing changes, else {least}"
@@ -102,16 +83,17 @@ def costs_table(page: Block) -> Table:
         for cc in page.campaigns.distinct("cc", page.cells) or [""]:
             own = [named(vpn), transport(cc)] if cc else [named(vpn)]
             wanted = {"vpn": vpn, **({"cc": cc} if cc else {})}
-            told = [_cost(page, page.find(**wanted, **one)) for one in page.conditions]
-            rows += [[*own, *told]] if vpn != "none" and any(told) else []
+            cells = [page.find(**wanted, **condition) for condition in page.conditions]
+            figures = [_cost(page, cell) for cell in cells]
+            rows += [[*own, *figures]] if vpn != "none" and any(figures) else []
     has_cc = any("cc" in cell.values for cell in page.cells)
     header = [heading("vpn"), *(["transport"] if has_cc else [])]
     labels = len(header)
-    for one in page.conditions:
-        link = {name: value for name, value in one.items() if name != "loss"}
-        told = [link_in_words(link, page.of(**one)[0].values)]
-        told += [at_loss(one["loss"], page)] if "loss" in one else []
-        header.append(", ".join(filter(None, told)))
+    for condition in page.conditions:
+        link = {name: value for name, value in condition.items() if name != "loss"}
+        figures = [link_in_words(link, page.of(**condition)[0].values)]
+        figures += [at_loss(condition["loss"], page)] if "loss" in condition else []
+        header.append(", ".join(filter(None, figures)))
     words = measure(page)
     title = f"{words[:1].upper()}{words[1:]} against no VPN (%)"
     of_changes = change_notes([len(cell.runs) for cell in page.cells], pairings(page.cells))
@@ -121,26 +103,26 @@ def costs_table(page: Block) -> Table:
 
 def _cost(page: Block, cell: Cell | None) -> str:
     bare = page.partner(cell, "none") if cell else None
-    found = change(cell, bare, page.measure) if cell and bare else None
-    return cost_in_words(found) if found else ""
+    ratio = measured_against(cell, bare, page.measure) if cell and bare else None
+    return cost_in_words(ratio) if ratio else ""
 
 
-def cost_in_words(found: Estimate) -> str:
+def cost_in_words(ratio: Estimate) -> str:
     """Return a ratio as a change in percent with its interval: `+3.4 [3.3–3.7]`."""
-    median = 100 * (found.median - 1)
+    median = 100 * (ratio.median - 1)
     text = f"{median:+.1f}"
-    if found.low is not None and found.high is not None:
-        is_one = round(found.low, 3) == round(found.high, 3)
-        text += "" if is_one else f" [{percents(found.low, found.high)}]"
+    if ratio.low is not None and ratio.high is not None:
+        is_one = round(ratio.low, 3) == round(ratio.high, 3)
+        text += "" if is_one else f" [{percents(ratio.low, ratio.high)}]"
     return text.replace("-", "−")
 
 
 def effects_table(page: Block) -> Table | None:
     """Return what decides the measure, a row for each argument that was swept."""
     rows = []
-    for one in page.effects:
-        told = f"{one.differing} of {one.compared}"
-        rows.append([what(one.name), f"{100 * one.share:.1f}", told])
+    for effect in page.effects:
+        share = f"{effect.differing} of {effect.compared}"
+        rows.append([what(effect.name), f"{100 * effect.share:.1f}", share])
     if not rows:
         return None
     note = (
@@ -155,15 +137,15 @@ def effects_table(page: Block) -> Table | None:
 def flow_figures(campaigns: Campaigns) -> list[Drawing]:
     """Return a figure for each measure of the scenarios with several flows."""
     groups: dict[str, list[Cell]] = {}
-    for one in settings(campaigns):
-        if is_of_flows(one) and one.shared.get("vpn_2", "none") == "none":
-            groups.setdefault(one.plot.measure, []).extend(one.cells)
-    made = []
+    for setting in settings(campaigns):
+        if is_of_flows(setting) and setting.shared.get("vpn_2", "none") == "none":
+            groups.setdefault(setting.plot.measure, []).extend(setting.cells)
+    drawings = []
     for number, (column, cells) in enumerate(groups.items(), 1):
         block = block_of(Kind(column, column, ""), cells, campaigns)
         if block.cells and (drawing := dots.times(block)):
-            made.append(replace(drawing, name=f"flows-{number}"))
-    return made
+            drawings.append(replace(drawing, name=f"flows-{number}"))
+    return drawings
 
 
 def is_of_flows(setting: Setting) -> bool:

@@ -23,7 +23,7 @@ def groups(
     """
     common = frozenset.intersection(*some, *rest) if some else frozenset()
     others = [own - common for own in rest]
-    left, found = {number: own - common for number, own in enumerate(some)}, []
+    left, chosen = {number: own - common for number, own in enumerate(some)}, []
     while left:
         # Short names first; longer ones are tried only if no short one tells them apart.
         longest = max(map(len, left.values()))
@@ -32,11 +32,15 @@ def groups(
         choices = short or next(filter(None, of_size), [next(iter(left.values()))])
         best = min(
             choices,
-            key=lambda one: (-sum(one <= own for own in left.values()), len(one), sorted(one)),
+            key=lambda group: (
+                -sum(group <= own for own in left.values()),
+                len(group),
+                sorted(group),
+            ),
         )
-        found.append((best, [number for number, own in left.items() if best <= own]))
+        chosen.append((best, [number for number, own in left.items() if best <= own]))
         left = {number: own for number, own in left.items() if not best <= own}
-    return found
+    return chosen
 
 
 def _telling(

@@ -35,30 +35,23 @@ class Hosts:
 
 def hosts(runs: Runs) -> list[Hosts]:
     """Return the hosts in the campaigns' order; scenarios with the same hosts are together."""
-    found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    by_lines: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for name, run in runs.items():
-        used = {job: _entities(run["scenario"], job) for job in ("vpn", "satcom_link")}
-        drawn = tuple(drawing(run.get("inventory", {})))
-        found.setdefault((drawn, tuple(used["vpn"]), tuple(used["satcom_link"])), []).append(name)
-    return [
-        Hosts(scenarios, list(drawn), list(vpn), list(links))
-        for (drawn, vpn, links), scenarios in found.items()
-    ]
+        used = [tuple(_entities(run["scenario"], job)) for job in ("vpn", "satcom_link")]
+        key = (tuple(drawing(run.get("inventory", {}))), *used)
+        by_lines.setdefault(key, []).append(name)
+    return [Hosts(scenarios, *map(list, key)) for key, scenarios in by_lines.items()]
 
 
 def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
     """Return the hosts that are a proxy, by the position of the PEP, if it was run."""
-    found: dict[str, list[str]] = {}
+    by_value: dict[str, list[str]] = {}
     for run in runs.values():
         for entity, _, arguments in jobs_of(run["scenario"]):
             for position in text_of(arguments.get("at")).split(","):
-                found.setdefault(position, []).append(host_of(entity))
-    positions = campaigns.distinct("pep")
-    return {
-        position: list(dict.fromkeys(names))
-        for position, names in sorted(found.items())
-        if position in positions
-    }
+                by_value.setdefault(position, []).append(host_of(entity))
+    positions = sorted(by_value.keys() & {*campaigns.distinct("pep")})
+    return {position: list(dict.fromkeys(by_value[position])) for position in positions}
 
 
 def drawing(inventory: Mapping[str, Any]) -> list[str]:
@@ -71,12 +64,9 @@ def drawing(inventory: Mapping[str, Any]) -> list[str]:
     for host in inventory.get("hosts", []):
         for interface in host["interfaces"]:
             networks.setdefault(interface["network"], []).append(host["name"])
-    line = _line(list(networks.values()))
-    return (
-        [" ── ".join(line)]
-        if line
-        else [f"{name}: {', '.join(names)}" for name, names in networks.items()]
-    )
+    if line := _line(list(networks.values())):
+        return [" ── ".join(line)]
+    return [f"{name}: {', '.join(names)}" for name, names in networks.items()]
 
 
 def _line(networks: list[list[str]]) -> list[str]:
@@ -85,8 +75,8 @@ def _line(networks: list[list[str]]) -> list[str]:
     for names in networks:
         if len(names) != 2:
             return []
-        for one, other in (names, names[::-1]):
-            beside.setdefault(one, []).append(other)
+        for name, other in (names, names[::-1]):
+            beside.setdefault(name, []).append(other)
     ends = [name for name, others in beside.items() if len(others) == 1]
     if len(ends) != 2 or max(map(len, beside.values())) > 2:
         return []
@@ -100,9 +90,8 @@ def _line(networks: list[list[str]]) -> list[str]:
 
 def runs_of_scenarios(campaigns: Campaigns) -> Runs:
     """Return run.json of one run of each scenario."""
-    run_dirs = {
-        one.record.scenario: one.run_dir for one in campaigns.runs if one.record and one.has_files
-    }
+    runs = [run for run in campaigns.runs if run.has_files]
+    run_dirs = {run.record.scenario: run.run_dir for run in runs if run.record}
     return {name: run_json.read(run_dir) for name, run_dir in run_dirs.items()}
 
 

@@ -25,6 +25,7 @@ from openbach_run.progress import shown
 from openbach_run.report.document import templates
 from openbach_run.report.runs_file import record_of
 from openbach_run.results.files import arrow
+from openbach_run.results.grid import Grid, Key, grid_of
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_transfer_time import TIME, notes
 from openbach_run.results.tables import figure
@@ -61,7 +62,7 @@ class Cell:
     name: str
     arguments: dict[str, str]
     runs: list[Row]
-    found: Estimate | None
+    estimate: Estimate | None
     level: str = "plain"
     ratio: float | None = None
 
@@ -73,16 +74,18 @@ class Cell:
     @property
     def text(self) -> str:
         """Return the median as the matrix shows it."""
-        return f"{self.found.median:.4g}" if self.found else "failed"
+        return f"{self.estimate.median:.4g}" if self.estimate else "failed"
 
     @property
     def command(self) -> str:
         """Return the command that runs the cell again, with every argument that has a value."""
-        given = [f"{name}={shlex.quote(value)}" for name, value in self.arguments.items() if value]
+        values = [f"{name}={shlex.quote(value)}" for name, value in self.arguments.items() if value]
         seeds = ",".join(str(run["seed"]) for run in self.runs)
         if len(self.runs) == 1:
             seeds += ","
-        return " ".join(["./openbach-run", str(self.runs[0]["scenario"]), *given, "--seeds", seeds])
+        return " ".join(
+            ["./openbach-run", str(self.runs[0]["scenario"]), *values, "--seeds", seeds]
+        )
 
 
 @dataclass(frozen=True)
@@ -93,11 +96,11 @@ class Matrix:
     scenario: str
     measure: Measure
     column: str
-    rows: list[tuple[str, ...]]
     row_names: tuple[str, ...]
     links: list[tuple[str, list[str]]]
     """The groups of columns: the path in words, and the transports with that path."""
-    cells: dict[tuple[tuple[str, ...], str, str], Cell]
+    grid: Grid[Cell]
+    """The columns have two values: the path and the transport in words."""
     fixed: dict[str, str]
     """The arguments that all cells have alike."""
     notes: list[str]
@@ -142,11 +145,11 @@ def matrices(
     InputError.
     """
     arguments, rows = read_rows(directory)
-    found = []
+    tables = []
     for scenario in dict.fromkeys(row["scenario"] for row in rows):
         of_scenario = [row for row in rows if row["scenario"] == scenario]
-        found.append(_matrix(directory, scenario, arguments, of_scenario, declared, measure))
-    return found
+        tables.append(_matrix(directory, scenario, arguments, of_scenario, declared, measure))
+    return tables
 
 
 def _matrix(
@@ -171,38 +174,34 @@ def _matrix(
     grouped: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         grouped.setdefault(tuple(row[name] or "" for name in arguments), []).append(row)
-    cells: dict[tuple[tuple[str, ...], str, str], Cell] = {}
+    cells: list[Cell] = []
     for place_in_file, (key, runs) in enumerate(grouped.items(), 1):
-        given = dict(zip(arguments, key, strict=True))
-        finished = [
-            float(run[column])
-            for run in runs
-            if run["status"] == FINISHED and run[column] is not None
-        ]
+        of_cell = dict(zip(arguments, key, strict=True))
+        finished = [run[column] for run in runs if run["status"] == FINISHED]
+        figures = [float(value) for value in finished if value is not None]
         name = f"{_safe(directory.resolve().name)}-{_safe(scenario)}-{place_in_file}"
-        place = (
-            tuple(given.get(one, "") for one in row_names),
-            _in_words(given, link),
-            _in_words(given, transport),
-        )
-        cells[place] = Cell(name, given, runs, estimate(finished))
+        cells.append(Cell(name, of_cell, runs, estimate(figures)))
+
+    def words_of(cell: Cell) -> dict[str, str]:
+        parts = {"link": link, "transport": transport}
+        return {part: _in_words(cell.arguments, names) for part, names in parts.items()}
+
+    described = [(cell, {**cell.arguments, **words_of(cell)}) for cell in cells]
+    grid = grid_of(described, row_names, ("link", "transport"))
     measured = measure_of(column, declared)[1]
-    _compare(cells, measured.better)
+    _compare(grid, measured.better)
     links: dict[str, list[str]] = {}
-    ordered = sorted(cells, key=lambda place: _order(cells[place].arguments, (*link, *transport)))
-    for _, path, carried in ordered:
-        transports = links.setdefault(path, [])
-        if carried not in transports:
-            transports.append(carried)
+    ordered = sorted(cells, key=lambda cell: _order(cell.arguments, (*link, *transport)))
+    for path, carried in dict.fromkeys(tuple(words_of(cell).values()) for cell in ordered):
+        links.setdefault(path, []).append(carried)
     return Matrix(
         directory.resolve().name,
         scenario,
         measured,
         column,
-        list(dict.fromkeys(place[0] for place in cells)),
         row_names,
         list(links.items()),
-        cells,
+        grid,
         {name: different[0] for name, different in values.items() if len(different) == 1},
         notes([record_of(row, {}) for row in rows], swept) if column == TIME else [],
     )
@@ -224,33 +223,33 @@ def _column(rows: Sequence[Row], wanted: str | None, file: Path, scenario: str) 
     return wanted or measured[0]
 
 
-def _in_words(given: Mapping[str, str], names: Iterable[str]) -> str:
-    return ", ".join(f"{name}={given[name]}" for name in names if given.get(name))
+def _in_words(values: Mapping[str, str], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={values[name]}" for name in names if values.get(name))
 
 
-def _order(given: Mapping[str, str], names: Sequence[str]) -> list[tuple[int, float, str]]:
+def _order(values: Mapping[str, str], names: Sequence[str]) -> list[tuple[int, float, str]]:
     """Return a key by which numbers sort as numbers, and words in front of them."""
     keys = []
     for name in names:
-        value = given.get(name, "")
+        value = values.get(name, "")
         amount = number(value)
         keys.append((0, 0.0, value) if amount is None else (1, amount, value))
     return keys
 
 
-def _compare(cells: Mapping[tuple[tuple[str, ...], str, str], Cell], better: str | None) -> None:
+def _compare(grid: Grid[Cell], better: str | None) -> None:
     """Give every cell its level: how far it is from the best of its column."""
-    columns: dict[tuple[str, str], list[Cell]] = {}
-    for (_, path, carried), cell in cells.items():
-        columns.setdefault((path, carried), []).append(cell)
+    columns: dict[Key, list[Cell]] = {}
+    for (_, key), cell in grid.cells.items():
+        columns.setdefault(key, []).append(cell)
     for column in columns.values():
-        values = [cell.found.median for cell in column if cell.found]
+        values = [cell.estimate.median for cell in column if cell.estimate]
         for cell in column:
             if cell.failed:
                 cell.level = "failed"
-            elif cell.found and better and len(values) > 1 and min(values) > 0:
+            elif cell.estimate and better and len(values) > 1 and min(values) > 0:
                 best = min(values) if better == "less" else max(values)
-                ratio = cell.found.median / best
+                ratio = cell.estimate.median / best
                 cell.ratio = ratio if better == "less" else 1 / ratio
                 cell.level = next(name for most, name in LEVELS if cell.ratio <= most)
 
@@ -268,27 +267,27 @@ def write_site(
     `reports`: for a campaign's name, where its report is, as seen from the output. Raises
     InputError; nothing is written then.
     """
-    found = [one for place in directories for one in matrices(place, declared, measure)]
-    pages = templates(REPOSITORY / "reports/templates", lambda one: shown(f"{one}"), html=True)
+    tables = [table for place in directories for table in matrices(place, declared, measure)]
+    pages = templates(REPOSITORY / "reports/templates", lambda value: shown(f"{value}"), html=True)
     cell_page = pages.get_template("matrix_cell.html.j2")
     (output / "cells").mkdir(parents=True)
     (output / "records").mkdir()
     (output / "curves").mkdir()
     places = {place.resolve().name: place for place in directories}
-    for one in found:
-        given = {"matrix": one, "signs": SIGNS, "words": WORDS, "figure": figure}
-        report = (reports or {}).get(one.campaign)
-        text = pages.get_template("matrix.html.j2").render(**given, report=report)
-        (output / one.page).write_text(text)
-        for cell in one.cells.values():
-            records = _copy_records(cell, places[one.campaign], output / "records")
-            curves = _draw_curves(cell, places[one.campaign], output / "curves", draw)
-            text = cell_page.render(**given, cell=cell, records=records, curves=curves)
+    for table in tables:
+        context = {"matrix": table, "signs": SIGNS, "words": WORDS, "figure": figure}
+        report = (reports or {}).get(table.campaign)
+        text = pages.get_template("matrix.html.j2").render(**context, report=report)
+        (output / table.page).write_text(text)
+        for cell in table.grid.cells.values():
+            records = _copy_records(cell, places[table.campaign], output / "records")
+            curves = _draw_curves(cell, places[table.campaign], output / "curves", draw)
+            text = cell_page.render(**context, cell=cell, records=records, curves=curves)
             (output / "cells" / f"{cell.name}.html").write_text(text)
     (output / "index.html").write_text(
-        pages.get_template("matrices.html.j2").render(matrices=found, words=WORDS, signs=SIGNS)
+        pages.get_template("matrices.html.j2").render(matrices=tables, words=WORDS, signs=SIGNS)
     )
-    return found
+    return tables
 
 
 def _copy_records(cell: Cell, directory: Path, place: Path) -> dict[str, str]:

@@ -45,7 +45,7 @@ class Choice:
 @lru_cache(maxsize=16)  # most rules ask for them, and each block's take long
 def choices(page: PageOne, block: Block) -> list[Choice]:
     """Return a choice for each control that reaches other cells than a narrower one."""
-    found: list[Choice] = []
+    advised: list[Choice] = []
     reached: list[list[Cell]] = []
     fixed = [(), ("cc",), ("cc", "pep")]
     for names in reversed(fixed):
@@ -54,8 +54,8 @@ def choices(page: PageOne, block: Block) -> list[Choice]:
         if within not in reached:
             reached.append(within)
             chosen = _choice(page, block, within)
-            found = [chosen, *found] if chosen else found
-    return found
+            advised = [chosen, *advised] if chosen else advised
+    return advised
 
 
 def _is_twice(block: Block, cell: Cell) -> bool:
@@ -68,15 +68,15 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
     is_vpn = any(cell.values.get("vpn", USUAL["vpn"]) != USUAL["vpn"] for cell in within)
     every: dict[Configuration, list[Cell | None]] = {}
     for cell in within:
-        name = tuple(cell.values.get(one, "") for one in CHOSEN)
+        name = tuple(cell.values.get(argument, "") for argument in CHOSEN)
         is_plain = is_leased(cell) or is_in_clear(cell)
         if name not in every and not is_plain and (name[-1] != USUAL["vpn"] or not is_vpn):
             every[name] = [_cell(block, name, wanted) for wanted in block.conditions]
     table = {}
     for name, cells in every.items():
-        there = [cell for cell in cells if cell and is_candidate(cell, block.measure)]
-        if len(there) == len(block.conditions):
-            table[name] = there
+        candidates = [cell for cell in cells if cell and is_candidate(cell, block.measure)]
+        if len(candidates) == len(block.conditions):
+            table[name] = candidates
     if len(table) < 2:
         return None
     worst = _worst(block, table)
@@ -93,8 +93,10 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
     vpns = [vpn for vpn in page.alike(best[-1]) if (*best[:-1], vpn) in table]
     control = tuple(name for name in CHOSEN if _has_several(within, name))
     alike = [best[-1], *(vpn for vpn in vpns if vpn != best[-1])]
-    others = [one for one in table if (*one[:-1], "") != (*best[:-1], "") or one[-1] not in alike]
-    apart = [one for one in others if sum(map(ne, one, best)) == 1]
+    others = [
+        name for name in table if (*name[:-1], "") != (*best[:-1], "") or name[-1] not in alike
+    ]
+    apart = [name for name in others if sum(map(ne, name, best)) == 1]
     bad = max(apart or others or [best], key=lambda name: worst[name])
     return Choice(control, table[best], alike, table[bad])
 
@@ -102,13 +104,13 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
 def _is_shown_better(
     block: Block,
     table: Mapping[Configuration, Sequence[Cell]],
-    one: Configuration,
+    name: Configuration,
     other: Configuration,
 ) -> bool:
     """Return whether a configuration is shown to be better than another one under any condition."""
-    pairs = zip(table[one], table[other], strict=True)
+    pairs = zip(table[name], table[other], strict=True)
     compared = [block.compare(here, there) for here, there in pairs if here is not there]
-    return any(found.is_better for found in compared if found)
+    return any(comparison.is_better for comparison in compared if comparison)
 
 
 def _has_several(cells: Sequence[Cell], name: str) -> bool:
@@ -117,8 +119,8 @@ def _has_several(cells: Sequence[Cell], name: str) -> bool:
 
 def _cell(block: Block, name: Configuration, wanted: Mapping[str, str]) -> Cell | None:
     """Return a configuration's cell under a condition."""
-    asked = {**wanted, **dict(zip(CHOSEN, name, strict=True))}
-    return next((cell for cell in block.cells if cell.has(asked)), None)
+    values = {**wanted, **dict(zip(CHOSEN, name, strict=True))}
+    return next((cell for cell in block.cells if cell.has(values)), None)
 
 
 def _worst(
@@ -129,8 +131,8 @@ def _worst(
     take = max if block.is_more_better else min
     for cells in zip(*table.values(), strict=True):
         best.append(take(block.median(cell) for cell in cells))
-    found = {}
+    ratios = {}
     for name, own in table.items():
-        bad = [block.badness(cell, one) for cell, one in zip(own, best, strict=True)]
-        found[name] = max(bad)
-    return found
+        bad = [block.badness(cell, best_value) for cell, best_value in zip(own, best, strict=True)]
+        ratios[name] = max(bad)
+    return ratios

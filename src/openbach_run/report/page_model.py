@@ -26,8 +26,9 @@ from openbach_run.report.cells import (
     Campaigns,
     Cell,
     is_numeral,
+    measured_against,
 )
-from openbach_run.report.effects import Effect, change, differ, effects, median_of
+from openbach_run.report.effects import Effect, differ, effects, median_of
 from openbach_run.report.recommendations import END_HOSTS, STREAMS, carrier_of, has_idle_pep, ties
 from openbach_run.report.words import ACCESS
 from openbach_run.results.intervals import Estimate
@@ -35,9 +36,9 @@ from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.units import number
 
 CHOSEN = ("cc", "pep", "vpn")
-"""What somebody chooses: the transport of the hosts, the PEP, the VPN."""
+"""Arguments that somebody chooses: the transport of the hosts, the PEP, the VPN."""
 USUAL = {"cc": END_HOSTS, "pep": "none", "vpn": "none"}
-"""What is there where nobody has chosen anything."""
+"""Values where nobody has chosen anything."""
 OWN = "own"
 """The loss of a link that loses by itself: of a file, or of a satellite."""
 LEASED = "fixed:"
@@ -45,7 +46,7 @@ LEASED = "fixed:"
 EQUIVALENT = 1.05
 """Two configurations are equivalent where the whole interval lies within 5 %."""
 COSTLY = 1.1
-"""What takes this many times as long as another is one to avoid: the published report calls 10 %
+"""Ratio of two times from which the longer one is to be avoided: the published report calls 10 %
 bad."""
 LOST = "forward_lost_packets"
 
@@ -57,7 +58,7 @@ class Kind(NamedTuple):
     title: str
     meaning: str
     is_of_tcp: bool = True
-    """Whether the hosts' transport is what carries it."""
+    """True where the transport of the hosts carries it."""
 
 
 KINDS = (
@@ -91,7 +92,7 @@ class Comparison:
     here: Cell
     there: Cell
     change: Estimate
-    """How many times the other's measure the first one has."""
+    """Ratio of the first cell's measure to the other's."""
     is_worse: bool
     is_better: bool
     is_equivalent: bool
@@ -133,8 +134,8 @@ class Block:
     @cached_property
     def tie(self) -> dict[str, float]:
         """Return the ratio up to which two cells are a tie, by transport: what is equivalent is."""
-        found = ties(self.cells, self.measure)
-        return {cc: min(tie, EQUIVALENT) for cc, tie in found.items()}
+        every = ties(self.cells, self.measure)
+        return {cc: min(tie, EQUIVALENT) for cc, tie in every.items()}
 
     @cached_property
     def effects(self) -> list[Effect]:
@@ -145,21 +146,21 @@ class Block:
     @cached_property
     def swept(self) -> list[str]:
         """Return the arguments that were swept."""
-        return [one.name for one in self.effects]
+        return [effect.name for effect in self.effects]
 
     @cached_property
     def links(self) -> list[dict[str, str]]:
         """Return the orbits and other conditions that were swept, but for the loss, in order."""
-        names = [one for one in self.swept if one not in ("loss", *CHOSEN)]
-        names.sort(key=lambda one: one not in ("orbit", "link_file"))
+        names = [name for name in self.swept if name not in ("loss", *CHOSEN)]
+        names.sort(key=lambda name: name not in ("orbit", "link_file"))
         if ACCESS[0] in names:
-            there = set().union(*(cell.values for cell in self.cells))
-            names += [one for one in ACCESS[1:] if one in there and one not in names]
-        found: dict[tuple[str, ...], dict[str, str]] = {}
+            arguments = set().union(*(cell.values for cell in self.cells))
+            names += [name for name in ACCESS[1:] if name in arguments and name not in names]
+        links: dict[tuple[str, ...], dict[str, str]] = {}
         for cell in self.cells:
             values = {name: cell.values.get(name, "") for name in names}
-            found.setdefault(tuple(values.values()), values)
-        return list(found.values())
+            links.setdefault(tuple(values.values()), values)
+        return list(links.values())
 
     @cached_property
     def losses(self) -> list[str]:
@@ -171,28 +172,28 @@ class Block:
         of_links = []
         for link in self.links:
             of_links.append({cell.values.get("loss") for cell in self.of(**link)})
-        return every if len(every) < 2 or any(len(one) > 1 for one in of_links) else []
+        return every if len(every) < 2 or any(len(losses) > 1 for losses in of_links) else []
 
     @cached_property
     def conditions(self) -> list[dict[str, str]]:
         """Return every link with every loss that it was run with."""
-        found = []
+        conditions = []
         for link in self.links:
             of_link = self.campaigns.distinct("loss", self.of(**link))
             lacking = [""] if any("loss" not in cell.values for cell in self.of(**link)) else []
             for loss in [*of_link, *lacking] if self.losses else [None]:
-                found.append(link if loss is None else {**link, "loss": loss})
-        return found
+                conditions.append(link if loss is None else {**link, "loss": loss})
+        return conditions
 
     @cached_property
     def usual(self) -> dict[str, str]:
         """Return the values of CHOSEN with which others are compared, as far as cells have them."""
-        found = {}
+        usual = {}
         for name, value in USUAL.items():
-            there = self.campaigns.distinct(name, self.cells)
-            if there:
-                found[name] = value if value in there else there[0]
-        return found
+            values = self.campaigns.distinct(name, self.cells)
+            if values:
+                usual[name] = value if value in values else values[0]
+        return usual
 
     @cached_property
     def _by_values(self) -> dict[frozenset[tuple[str, str]], Cell]:
@@ -200,8 +201,8 @@ class Block:
 
     def find(self, **wanted: str) -> Cell | None:
         """Return the first cell with these values and the usual others."""
-        asked = {**self.usual, **wanted}
-        return next((cell for cell in self.cells if cell.has(asked)), None)
+        values = {**self.usual, **wanted}
+        return next((cell for cell in self.cells if cell.has(values)), None)
 
     def partner(self, cell: Cell, vpn: str) -> Cell | None:
         """Return the cell with another VPN and otherwise the same."""
@@ -227,23 +228,23 @@ class Block:
 
     def compare(self, here: Cell | None, there: Cell | None) -> Comparison | None:
         """Return the comparison of two cells; None if there are too few seeds for one."""
-        found = change(here, there, self.measure) if here and there else None
-        if not (here and there and found) or found.seeds < MIN_SEEDS:
+        ratio = measured_against(here, there, self.measure) if here and there else None
+        if not (here and there and ratio) or ratio.seeds < MIN_SEEDS:
             return None
         more = bool(differ(here, there, self.measure, self.tie))
-        is_more, is_less = more and found.median > 1, more and found.median < 1
+        is_more, is_less = more and ratio.median > 1, more and ratio.median < 1
         if self.is_more_better:
             is_more, is_less = is_less, is_more
-        within = found.lies_within(1 / EQUIVALENT, EQUIVALENT)
-        return Comparison(here, there, found, is_more, is_less, within is True)
+        within = ratio.lies_within(1 / EQUIVALENT, EQUIVALENT)
+        return Comparison(here, there, ratio, is_more, is_less, within is True)
 
     def comparisons(self, name: str, value: str, other: str, **wanted: str) -> list[Comparison]:
         """Return the comparisons of cells with a value to those with another one."""
-        found = []
+        comparisons = []
         for cell in self.of(**wanted, **{name: value}):
-            one = self.compare(cell, self.instead(cell, **{name: other}))
-            found += [one] if one else []
-        return found
+            comparison = self.compare(cell, self.instead(cell, **{name: other}))
+            comparisons += [comparison] if comparison else []
+        return comparisons
 
     @cached_property
     def is_claimed(self) -> bool:
@@ -253,14 +254,14 @@ class Block:
     @cached_property
     def lossy(self) -> bool:
         """Return whether packets are lost at random where the loss that was asked for is 0."""
-        asked = [cell for cell in self.cells if number(cell.values.get("loss", "")) == 0]
-        return any(max(cell.measured(LOST).values(), default=0) > 0 for cell in asked)
+        lossless = [cell for cell in self.cells if number(cell.values.get("loss", "")) == 0]
+        return any(max(cell.measured(LOST).values(), default=0) > 0 for cell in lossless)
 
     @cached_property
     def lost_packets(self) -> float | None:
         """Return the greatest median of packets that a link has lost by itself; None if unknown."""
-        own = [one for one in self.cells if one.values.get("loss") == OWN or self.lossy]
-        return max((median_of(one, LOST) for one in own if one.measured(LOST)), default=None)
+        own = [cell for cell in self.cells if cell.values.get("loss") == OWN or self.lossy]
+        return max((median_of(cell, LOST) for cell in own if cell.measured(LOST)), default=None)
 
     @cached_property
     def idle(self) -> bool:
@@ -279,7 +280,7 @@ class PageOne:
     def vpns(self) -> list[str]:
         """Return all VPNs, in their order."""
         every = [self.campaigns.distinct("vpn", block.cells) for block in self.blocks]
-        return [one for one in dict.fromkeys(chain.from_iterable(every)) if one != USUAL["vpn"]]
+        return [vpn for vpn in dict.fromkeys(chain.from_iterable(every)) if vpn != USUAL["vpn"]]
 
     @cached_property
     def equivalents(self) -> list[list[str]]:
@@ -296,28 +297,28 @@ class PageOne:
 
     def alike(self, vpn: str) -> list[str]:
         """Return the VPNs that are equivalent with one in whatever was run, and that one."""
-        return next((one for one in self.equivalents if vpn in one), [vpn])
+        return next((group for group in self.equivalents if vpn in group), [vpn])
 
     def _is_equivalent(self, vpn: str, other: str) -> bool:
         """Return whether two VPNs are equivalent in each measure, under all conditions of both."""
-        found = 0
+        compared = 0
         for block in self.blocks:
             cells = block.of(vpn=vpn)
             if len(cells) != len(block.of(vpn=other)):
                 return False
             for cell in cells:
-                one = block.compare(cell, block.instead(cell, vpn=other))
-                if one is None or not one.is_equivalent:
+                comparison = block.compare(cell, block.instead(cell, vpn=other))
+                if comparison is None or not comparison.is_equivalent:
                     return False
-                found += 1
-        return found > 0
+                compared += 1
+        return compared > 0
 
 
 def page_one(campaigns: Campaigns) -> PageOne | None:
     """Return page 1 of these campaigns; None if nothing was measured."""
-    blocks = [block_of(one, campaigns.cells, campaigns) for one in _kinds(campaigns)]
-    found = [block for block in blocks if block.cells]
-    return PageOne(found, campaigns) if found else None
+    blocks = [block_of(kind, campaigns.cells, campaigns) for kind in _kinds(campaigns)]
+    with_cells = [block for block in blocks if block.cells]
+    return PageOne(with_cells, campaigns) if with_cells else None
 
 
 def block_of(kind: Kind, cells: Iterable[Cell], campaigns: Campaigns) -> Block:
@@ -336,10 +337,10 @@ def _kinds(campaigns: Campaigns) -> list[Kind]:
     for cell in campaigns.cells:
         scenarios.setdefault(cell.values["scenario"], []).append(cell)
     for scenario, cells in scenarios.items():
-        known = [one for one in KINDS if _is_measured(cells, one.measure)]
+        known = [kind for kind in KINDS if _is_measured(cells, kind.measure)]
         own = campaigns.plots.get(scenario, DEFAULT).measure
         names = list(filter(partial(_is_measured, cells), (own, *measures_of(cells))))
-        is_part = any(one.fullmatch(own) for _, one in PARTS.values())
+        is_part = any(pattern.fullmatch(own) for _, pattern in PARTS.values())
         if names and not (known and (own not in names or is_part)):
             shown[names[0]] = None
     for kind in KINDS:
@@ -353,11 +354,11 @@ def _is_measured(cells: Iterable[Cell], measure: str) -> bool:
 
 def measures_of(cells: Iterable[Cell]) -> list[str]:
     """Return the names of the measures that any run of these cells has."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for cell in cells:
         for run in cell.runs:
-            found |= dict.fromkeys(run.record.measures if run.record else ())
-    return list(found)
+            names |= dict.fromkeys(run.record.measures if run.record else ())
+    return list(names)
 
 
 def _told_apart(cells: Sequence[Cell], every: Sequence[Cell]) -> list[Cell]:
@@ -371,13 +372,13 @@ def _told_apart(cells: Sequence[Cell], every: Sequence[Cell]) -> list[Cell]:
         several |= {name} if len({cell.values.get(name, "none") for cell in among}) > 1 else set()
     own = {cell.values.get(name, SAME) for name in ("cc_pep", "cc_tunnel") for cell in every}
     several |= {"cc_tunnel"} if own != {SAME} else set()
-    found: dict[frozenset[tuple[str, str]], Cell] = {}
+    cells_of: dict[frozenset[tuple[str, str]], Cell] = {}
     for cell in cells:
         values = _link(_with_pep(_with_vpn(_with_transport(cell.values, several), several)))
         key = _key(values)
-        if key not in found or len(found[key].runs) < len(cell.runs):
-            found[key] = replace(cell, values=values)
-    return list(found.values())
+        if key not in cells_of or len(cells_of[key].runs) < len(cell.runs):
+            cells_of[key] = replace(cell, values=values)
+    return list(cells_of.values())
 
 
 def _key(values: Mapping[str, str]) -> frozenset[tuple[str, str]]:
@@ -419,7 +420,7 @@ def _with_vpn(values: Mapping[str, str], several: Iterable[str]) -> dict[str, st
     if (carrier in STREAMS and "cc_tunnel" in several) or (carrier is None and control != SAME):
         left["vpn"] += f" cc_tunnel={control}"
     if own != "none" and ("vpn_values" in several or LEASED in own):
-        left["vpn"] += "".join(f" vpn.{one}" for one in own.split(";"))
+        left["vpn"] += "".join(f" vpn.{setting}" for setting in own.split(";"))
     return left
 
 
@@ -435,18 +436,18 @@ def _with_pep(values: Mapping[str, str]) -> dict[str, str]:
 
 def _link(values: Mapping[str, str]) -> dict[str, str]:
     """Return values whose link is a file's, if it is one's, and whose loss is the link's own."""
-    found = dict(values)
-    file = found.get("link_file", "none")
+    link = dict(values)
+    file = link.get("link_file", "none")
     if file != "none":
-        found["orbit"] = Path(file).stem
-    if "loss" in found and (file != "none" or not is_numeral(found["loss"])):
-        found["loss"] = OWN
-    return found
+        link["orbit"] = Path(file).stem
+    if "loss" in link and (file != "none" or not is_numeral(link["loss"])):
+        link["loss"] = OWN
+    return link
 
 
 def _seeds(cell: Cell, measure: str) -> int:
-    found = cell.estimate(measure)
-    return found.seeds if found else 0
+    estimate = cell.estimate(measure)
+    return estimate.seeds if estimate else 0
 
 
 def is_leased(cell: Cell) -> bool:

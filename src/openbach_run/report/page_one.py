@@ -23,30 +23,31 @@ MOST_LINKS = 6
 MOST_TOLD = 3
 """The most values of one thing that stand above page 1."""
 REACH = {"cc": "hosts", "pep": "PEP", "vpn": "VPN"}
-"""What somebody controls who can choose an argument."""
+"""Argument → the part of the path that somebody controls who chooses it."""
 
 
 def sentences(page: PageOne) -> list[str]:
     """Return the sentences of page 1, a block after the other."""
-    found = rules.of_page(page)
+    lines = rules.of_page(page)
     for block in page.blocks:
-        found += rules.of_block(page, block)
-    if any(" % [" in one for one in found):
+        lines += rules.of_block(page, block)
+    if any(" % [" in line for line in lines):
         paired = pairings(page.campaigns.cells) == {True}
-        found.append(words.say("ratios", pairs="of the same seed" if paired else "each with each"))
-    return found
+        lines.append(words.say("ratios", pairs="of the same seed" if paired else "each with each"))
+    return lines
 
 
 def use_table(page: PageOne) -> Table | None:
     """Return the table of page 1: what one controls, what to use, and the measure on each link."""
-    advised = [(block, one) for block in page.blocks for one in rules.advice(page, block)]
+    advised = [(block, choice) for block in page.blocks for choice in rules.advice(page, block)]
     if not advised:
         return None
     blocks = list({id(block): block for block, _ in advised}.values())
     is_wide = len(blocks) == 1 and len(blocks[0].links) <= MOST_LINKS
     rows, columns = [], _columns(blocks[0]) if is_wide else ["medians"]
-    for block, one in advised:
-        row = [*_control(block, one), *_figures(block, one, is_wide=is_wide), _instead(block, one)]
+    for block, choice in advised:
+        figures = _figures(block, choice, is_wide=is_wide)
+        row = [*_control(block, choice), *figures, _instead(block, choice)]
         rows.append([words.measure(block), *row] if len(page.blocks) > 1 else row)
     header = ["you control", "use", *columns, "instead of, at worst"]
     header = ["measure", *header] if len(page.blocks) > 1 else header
@@ -69,9 +70,10 @@ def link_table(page: PageOne) -> Table | None:
         several = block.conditions if len(block.conditions) > 1 else []
         for wanted in several:
             alone = replace(block, cells=block.of(**wanted))
-            for one in rules.advice(page, alone):
+            for choice in rules.advice(page, alone):
                 row = [words.measure(block), words.where(block, alone.cells[0], CHOSEN)]
-                rows.append([*row, *_control(alone, one), *_figures(alone, one, is_wide=False)])
+                figures = _figures(alone, choice, is_wide=False)
+                rows.append([*row, *_control(alone, choice), *figures])
     header = ["measure", "link", "you control", "use", "median"]
     note = "as on page 1, but each condition by itself: no single choice has all of these medians"
     return Table("What to use under each condition", header, rows, note, 5) if rows else None
@@ -80,82 +82,84 @@ def link_table(page: PageOne) -> Table | None:
 def title(page: PageOne) -> str:
     """Return what decides the first measure, or its medians, as the title of a report."""
     block = page.blocks[0]
-    told = rules.decides(page, block) if block.is_claimed else ""
-    found = f"{words.measure(block)}: {words.figure(block, *map(block.median, block.cells))}"
+    sentence = rules.decides(page, block) if block.is_claimed else ""
+    text = f"{words.measure(block)}: {words.figure(block, *map(block.median, block.cells))}"
     if not block.is_claimed:
-        found += f" with {words.seeds_in_words(block.cells)}, too few to compare"
-    return words.capital((told or found).partition(";")[0].rstrip("."))
+        text += f" with {words.seeds_in_words(block.cells)}, too few to compare"
+    return words.capital((sentence or text).partition(";")[0].rstrip("."))
 
 
-def _instead(block: Block, one: Choice) -> str:
+def _instead(block: Block, choice: Choice) -> str:
     """Return the worst configuration for a control, with its median where it is furthest off."""
     bad, good = max(
-        zip(one.worst, one.cells, strict=True),
+        zip(choice.worst, choice.cells, strict=True),
         key=lambda pair: block.badness(pair[0], block.median(pair[1])),
     )
-    other = _use(block, replace(one, cells=[bad], vpns=[bad.values.get("vpn", "")]))
+    other = _use(block, replace(choice, cells=[bad], vpns=[bad.values.get("vpn", "")]))
     figures = [words.figure(block, block.median(cell)) for cell in (bad, good)]
     is_told = block.badness(bad, block.median(good)) > EQUIVALENT and len(set(figures)) > 1
     return f"{other}: {figures[0]}, not {figures[1]}" if is_told else "–"
 
 
-def _control(block: Block, one: Choice) -> list[str]:
+def _control(block: Block, choice: Choice) -> list[str]:
     """Return what one controls, and what to use."""
-    reach = [REACH[name] for name in one.control]
-    return [words.listed(reach) + (" only" if len(reach) == 1 else ""), _use(block, one)]
+    reach = [REACH[name] for name in choice.control]
+    return [words.listed(reach) + (" only" if len(reach) == 1 else ""), _use(block, choice)]
 
 
 def _columns(block: Block) -> list[str]:
     unit = block.of_measure.unit
-    found = []
+    columns = []
     for link in block.links:
         values = next((cell.values for cell in block.of(**link)), {})
-        told = words.link_in_words(link, values)
-        found.append(f"{told} ({unit})" if told else unit or words.measure(block))
-    return found
+        link_words = words.link_in_words(link, values)
+        columns.append(f"{link_words} ({unit})" if link_words else unit or words.measure(block))
+    return columns
 
 
-def _figures(block: Block, one: Choice, *, is_wide: bool) -> list[str]:
+def _figures(block: Block, choice: Choice, *, is_wide: bool) -> list[str]:
     """Return the medians of a choice: on each link by loss, or their range."""
     if not is_wide:
-        return [words.figure(block, *map(block.median, one.cells))]
-    found = []
+        return [words.figure(block, *map(block.median, choice.cells))]
+    figures = []
     for link in block.links:
-        found.append(", ".join(_with_tail(block, cell) for cell in one.cells if cell.has(link)))
-    return found
+        cells = [cell for cell in choice.cells if cell.has(link)]
+        figures.append(", ".join(_with_tail(block, cell) for cell in cells))
+    return figures
 
 
 def _with_tail(block: Block, cell: Cell) -> str:
     """Return a cell's median, and its 90th percentile where that is another number: `82 (95)`."""
-    found = cell.estimate(block.measure)
-    ends = [one for one in (found.median, found.p90) if one is not None] if found else []
+    estimate = cell.estimate(block.measure)
+    every = (estimate.median, estimate.p90) if estimate else ()
+    ends = [value for value in every if value is not None]
     texts = list(dict.fromkeys(map(words.short, ends)))
     return texts[0] + (f" ({texts[1]})" if len(texts) > 1 else "")
 
 
-def _use(block: Block, one: Choice) -> str:
-    values = one.cells[0].values
-    told = [words.some(one.vpns, "or")] if "vpn" in values else []
-    if "cc" in one.control:
-        told.append(words.transport(values["cc"]) + rules.cliff(values["cc"]))
-    if "pep" in one.control:
-        told.append(said("pep", values["pep"]))
-    return ", ".join(told)
+def _use(block: Block, choice: Choice) -> str:
+    values = choice.cells[0].values
+    parts = [words.some(choice.vpns, "or")] if "vpn" in values else []
+    if "cc" in choice.control:
+        parts.append(words.transport(values["cc"]) + rules.cliff(values["cc"]))
+    if "pep" in choice.control:
+        parts.append(said("pep", values["pep"]))
+    return ", ".join(parts)
 
 
 def conditions_in_words(page: PageOne) -> str:
     """Return what the figures of page 1 hold for: `30 MB, 10 Mbit/s; GEO and LEO; 5 seeds`."""
     cells = page.blocks[0].cells
-    told = []
+    parts = []
     for name in ("size", "rate", "direction"):
         values = page.campaigns.distinct(name, cells)
         is_of_all = all(name in cell.values for cell in cells) and not {*values} & {"none", ""}
         if name == "rate":  # where it changes with time it is not what the link had
             is_of_all = is_of_all and all(cell.least_transfer_time_s for cell in cells)
         if values and is_of_all and len(values) <= MOST_TOLD:
-            told.append(words.listed([value_of(name, one) for one in values]))
+            parts.append(words.listed([value_of(name, value) for value in values]))
     links = dict.fromkeys(words.place(cell.values) for cell in cells)
-    told += [words.listed(list(filter(None, links)))] if any(links) else []
-    told.append(words.seeds_in_words(cells))
+    parts += [words.listed(list(filter(None, links)))] if any(links) else []
+    parts.append(words.seeds_in_words(cells))
     scenario = said("scenario", cells[0].values["scenario"])
-    return f"{scenario}: {', '.join(told)}" if len(told) < 2 else ", ".join(told)
+    return f"{scenario}: {', '.join(parts)}" if len(parts) < 2 else ", ".join(parts)

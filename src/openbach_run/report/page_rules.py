@@ -14,7 +14,7 @@ from itertools import chain, combinations, product
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import page_words as words
 from openbach_run.report.cells import PARTS, SLOWEST, WORSE_MOS, Cell, parts_of
-from openbach_run.report.effects import Effect, differ
+from openbach_run.report.effects import Effect, differ, median_of
 from openbach_run.report.page_advice import Choice, choices
 from openbach_run.report.page_model import (
     COSTLY,
@@ -40,7 +40,7 @@ MOST_TOLD = 3
 MOST_VALUES = 6
 """The most values that a sentence names one by one."""
 CLIFFS = REPOSITORY / "reports/templates/cliffs.yml"
-"""Up to which loss a control is known to hold, by our own measurements."""
+"""File of the losses up to which controls are known to hold, by our own measurements."""
 LOST_PINGS = "ping_lost_pct"
 SHOWN = 0.9
 """The part of comparisons that have to show that two VPNs are equivalent, for them to be close."""
@@ -48,8 +48,8 @@ SHOWN = 0.9
 
 def of_page(page: PageOne) -> list[str]:
     """Return the sentences that are about all blocks."""
-    told = [_equivalent(group) for group in page.equivalents if len(group) > 1]
-    return [*told, *filter(None, [close(page), missing(page)])]
+    lines = [_equivalent(group) for group in page.equivalents if len(group) > 1]
+    return [*lines, *filter(None, [close(page), missing(page)])]
 
 
 def of_block(page: PageOne, block: Block) -> list[str]:
@@ -60,10 +60,10 @@ def of_block(page: PageOne, block: Block) -> list[str]:
         decides, instead, pep_helps, pep_taken, costs, caveat, avoid, parts, lost_pings, leased,
         no_advice, tails,
     ]  # fmt: skip
-    found = [head(block)]
+    lines = [head(block)]
     for rule in rules:
-        found += rule(page, block).splitlines()
-    return found[:MOST_SENTENCES]
+        lines += rule(page, block).splitlines()
+    return lines[:MOST_SENTENCES]
 
 
 def head(block: Block) -> str:
@@ -92,16 +92,10 @@ def _bound(block: Block) -> str:
 def no_claim(block: Block) -> str:
     """Say what one seed does not tell, and the command that would."""
     commands = block.campaigns.commands or [f"./openbach-run {block.cells[0].values['scenario']}"]
-    names = [words.what(one) for one in block.swept] or ["anything"]
-    told = dict.fromkeys(words.with_seeds(one) for one in commands)
-    seeds = words.seeds_in_words(block.cells)
-    return say(
-        "no_claim",
-        seeds=seeds,
-        least=MIN_SEEDS,
-        swept=words.listed(names, "or"),
-        command="; ".join(told),
-    )
+    names = [words.what(name) for name in block.swept] or ["anything"]
+    command = "; ".join(dict.fromkeys(map(words.with_seeds, commands)))
+    facts = {"seeds": words.seeds_in_words(block.cells), "least": MIN_SEEDS}
+    return say("no_claim", swept=words.listed(names, "or"), command=command, **facts)
 
 
 def decides(page: PageOne, block: Block) -> str:
@@ -110,11 +104,12 @@ def decides(page: PageOne, block: Block) -> str:
     if not block.effects:
         median = words.figure(block, block.median(block.cells[0]))
         return say("one", measure=measure, median=median)
-    found = [one for one in block.effects if one.name not in HOW_MUCH and one.matters]
-    if not found:
+    effects = [effect for effect in block.effects if effect.name not in HOW_MUCH]
+    decisive = [effect for effect in effects if effect.matters]
+    if not decisive:
         return _few(block, measure)
-    weights = {one.name: _decided_weight(block, one) for one in found}
-    most = max(found, key=lambda one: weights[one.name])
+    weights = {effect.name: _decided_weight(block, effect) for effect in decisive}
+    most = max(decisive, key=lambda effect: weights[effect.name])
     series, what = _series(block, most), words.capital(words.what(most.name))
     name = "decides" if weights[most.name][1] >= COSTLY else "most"
     return say(name, what=what, measure=measure, series=series) if series else _few(block, measure)
@@ -122,14 +117,14 @@ def decides(page: PageOne, block: Block) -> str:
 
 def _decided_weight(block: Block, effect: Effect) -> tuple[bool, float]:
     """Return the weight of the group that shows an effect best."""
-    decided = [one for one in effect.groups if _is_decided(block, one)]
-    return max((_weight(block, one) for one in decided), default=(False, 0.0))
+    decided = [group for group in effect.groups if _is_decided(block, group)]
+    return max((_weight(block, group) for group in decided), default=(False, 0.0))
 
 
 def _few(block: Block, measure: str) -> str:
     """Say that nothing differs, or what does so in a few comparisons, as chance may have it."""
-    most = max(block.effects, key=lambda one: (one.name not in HOW_MUCH, one.differing))
-    if any(one.differing for one in block.effects):
+    most = max(block.effects, key=lambda effect: (effect.name not in HOW_MUCH, effect.differing))
+    if any(effect.differing for effect in block.effects):
         facts = {"some": most.differing, "all": most.compared, "measure": measure}
         return say("few", what=words.capital(words.what(most.name)), **facts)
     return say("nothing", swept=", ".join(map(words.what, block.swept)), measure=measure)
@@ -138,20 +133,20 @@ def _few(block: Block, measure: str) -> str:
 def _series(block: Block, effect: Effect) -> str:
     """Return the medians along an argument, on the links where they are furthest apart."""
     by_link: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
-    for group in sorted(effect.groups, key=lambda one: _weight(block, one), reverse=True):
+    for group in sorted(effect.groups, key=lambda cells: _weight(block, cells), reverse=True):
         if _is_decided(block, _in_order(block, effect.name, group)):
-            link = next((one for one in block.links if group[0].has(one)), {})
+            link = next((link for link in block.links if group[0].has(link)), {})
             key = tuple(link.items()) if effect.name not in link else ()
             by_link.setdefault(key, group)
-    told = []
+    parts = []
     for group in list(by_link.values())[:MOST_TOLD]:
         texts = []
         for cell in _in_order(block, effect.name, group):
             figure = words.figure(block, block.median(cell))
             texts.append(f"{figure} {words.with_value(block, effect.name, cell)}")
         others = where(block, group[0], (effect.name,))
-        told.append(f"{others}: {words.listed(texts)}" if others else words.listed(texts))
-    return "; ".join(told)
+        parts.append(f"{others}: {words.listed(texts)}" if others else words.listed(texts))
+    return "; ".join(parts)
 
 
 def _is_decided(block: Block, group: Sequence[Cell]) -> bool:
@@ -189,21 +184,21 @@ def instead(page: PageOne, block: Block) -> str:
     """Say which other transport is better where most is lost, without VPN and PEP."""
     if "cc" not in block.swept:
         return ""
-    told: dict[str, list[str]] = {}
+    by_value: dict[str, list[str]] = {}
     decided = True
     usual = block.usual["cc"]
     for link in block.links:
         own = block.find(**link, **_hardest(block))
         pairs = [(cell, block.compare(cell, own)) for cell in _transports(block, own)]
-        better = [(cell, one) for cell, one in pairs if one and one.is_better]
-        decided = decided and bool(pairs) and all(one for _, one in pairs)
+        better = [(cell, pair) for cell, pair in pairs if pair and pair.is_better]
+        decided = decided and bool(pairs) and all(pair for _, pair in pairs)
         if better and own:
-            best = min(better, key=lambda one: one[1].change.median ** _sign(block))[0]
-            told.setdefault(best.values["cc"], []).append(_over_losses(block, link, best, own))
+            best = min(better, key=lambda pair: pair[1].change.median ** _sign(block))[0]
+            by_value.setdefault(best.values["cc"], []).append(_over_losses(block, link, best, own))
     others = _without(block)
     facts = {"others": others, "usual": words.transport(usual), "bound": words.bound(block)}
     texts = []
-    for cc, of_links in told.items():
+    for cc, of_links in by_value.items():
         best_in_words = words.transport(cc) + cliff(cc)
         texts.append(say("instead", best=best_in_words, told="; ".join(of_links), **facts))
     if texts:
@@ -224,18 +219,18 @@ def _transports(block: Block, own: Cell | None) -> list[Cell]:
 
 def _over_losses(block: Block, link: dict[str, str], best: Cell, own: Cell) -> str:
     """Return the medians of two transports over all losses of a link."""
-    told = []
+    parts = []
     for cell in (best, own):
         every = [block.instead(cell, loss=loss) for loss in block.losses] or [cell]
-        told.append(words.figure(block, *[block.median(one) for one in every if one]))
+        parts.append(words.figure(block, *[block.median(cell) for cell in every if cell]))
     over = words.link_in_words(link, own.values)
-    return f"{f'over {over} ' if over else ''}{told[0]} instead of {told[1]}"
+    return f"{f'over {over} ' if over else ''}{parts[0]} instead of {parts[1]}"
 
 
 def _without(block: Block) -> str:
     """Return what was swept and is not there: `, no VPN, no PEP`."""
-    told = {"vpn": ", no VPN", "pep": ", no PEP"}
-    return "".join(text for name, text in told.items() if block.usual.get(name) == USUAL[name])
+    words_of = {"vpn": ", no VPN", "pep": ", no PEP"}
+    return "".join(text for name, text in words_of.items() if block.usual.get(name) == USUAL[name])
 
 
 def cliff(value: str) -> str:
@@ -251,86 +246,77 @@ def pep_helps(page: PageOne, block: Block) -> str:
     by_pep: dict[str, list[Comparison]] = {}
     for pep in block.campaigns.distinct("pep", block.cells):
         hosts = {name: block.usual[name] for name in ("cc",) if name in block.usual}
-        found = block.comparisons("pep", pep, USUAL["pep"], **hosts, **_hardest(block))
-        found = [one for one in found if not has_idle_pep(one.here)]
-        if pep != USUAL["pep"] and found:
-            by_pep[pep] = found
+        pairs = block.comparisons("pep", pep, USUAL["pep"], **hosts, **_hardest(block))
+        pairs = [pair for pair in pairs if not has_idle_pep(pair.here)]
+        if pep != USUAL["pep"] and pairs:
+            by_pep[pep] = pairs
     usual = words.transport(block.usual["cc"]) if "cc" in block.usual else "usual hosts"
     facts = {"usual": usual, "bound": _at_hardest(block), "measure": words.measure(block)}
-    helpful = {pep: one for pep, one in by_pep.items() if 2 * _better(one) > len(one)}
+    helpful = {pep: pairs for pep, pairs in by_pep.items() if 2 * _better(pairs) > len(pairs)}
     if not helpful:
         return _rarely_helps(block, by_pep, facts) if by_pep else ""
     best = max(helpful, key=lambda pep: (_better(helpful[pep]), -_mean(block, helpful[pep])))
     idle = "; for a tunnel that it cannot split, a PEP between the tunnel's ends does nothing"
-    return say(
-        "pep",
-        pep=said("pep", best),
-        told=_changes(block, [one for one in helpful[best] if one.is_better]),
-        idle=idle if block.idle else "",
-        **facts,
-    )
+    changes = _changes(block, [pair for pair in helpful[best] if pair.is_better])
+    name = said("pep", best)
+    return say("pep", pep=name, told=changes, idle=idle if block.idle else "", **facts)
 
 
 def _rarely_helps(
     block: Block, by_pep: Mapping[str, list[Comparison]], facts: Mapping[str, str]
 ) -> str:
     """Say where a PEP is better that is not so in most comparisons, and how often it is worse."""
-    pep = max(by_pep, key=lambda one: _better(by_pep[one]))
-    better = [one for one in by_pep[pep] if one.is_better]
+    pep = max(by_pep, key=lambda name: _better(by_pep[name]))
+    better = [pair for pair in by_pep[pep] if pair.is_better]
     if not better:
         return say("no_pep", **facts)
-    best = min(better, key=lambda one: one.change.median ** _sign(block))
-    return say(
-        "some_pep",
-        pep=said("pep", pep),
-        better=len(better),
-        worse=sum(one.is_worse for one in by_pep[pep]),
-        all=len(by_pep[pep]),
-        told=_changes(block, [best]),
-        **facts,
-    )
+    best = min(better, key=lambda pair: pair.change.median ** _sign(block))
+    worse = sum(pair.is_worse for pair in by_pep[pep])
+    counts = {"better": len(better), "worse": worse, "all": len(by_pep[pep])}
+    name = said("pep", pep)
+    return say("some_pep", pep=name, told=_changes(block, [best]), **counts, **facts)
 
 
 def _at_hardest(block: Block) -> str:
     return words.at_loss(block.losses[-1], block) if block.losses else words.bound(block)
 
 
-def _better(found: Sequence[Comparison]) -> int:
-    return sum(one.is_better for one in found)
+def _better(pairs: Sequence[Comparison]) -> int:
+    return sum(pair.is_better for pair in pairs)
 
 
-def _mean(block: Block, found: Sequence[Comparison]) -> float:
-    return sum(one.change.median ** _sign(block) for one in found) / len(found)
+def _mean(block: Block, pairs: Sequence[Comparison]) -> float:
+    return sum(pair.change.median ** _sign(block) for pair in pairs) / len(pairs)
 
 
-def _changes(block: Block, found: Sequence[Comparison]) -> str:
+def _changes(block: Block, pairs: Sequence[Comparison]) -> str:
     """Return comparisons one by one: `33 s with WireGuard instead of 480 s over GEO`."""
-    told = []
-    for one in sorted(found, key=lambda each: each.change.median ** _sign(block))[:MOST_VALUES]:
-        here, there = (words.figure(block, block.median(cell)) for cell in (one.here, one.there))
-        vpn = f" {words.with_value(block, 'vpn', one.here)}" if "vpn" in block.swept else ""
-        link = where(block, one.here, ("cc", "pep", "vpn", "loss"))
-        told.append(f"{here}{vpn} instead of {there}{f' {link}' if link else ''}")
-    more = len(found) - MOST_VALUES
-    return ", ".join(told) + (f", and {more} more" if more > 0 else "")
+    parts = []
+    for pair in sorted(pairs, key=lambda each: each.change.median ** _sign(block))[:MOST_VALUES]:
+        here, there = (words.figure(block, block.median(cell)) for cell in (pair.here, pair.there))
+        vpn = f" {words.with_value(block, 'vpn', pair.here)}" if "vpn" in block.swept else ""
+        link = where(block, pair.here, ("cc", "pep", "vpn", "loss"))
+        parts.append(f"{here}{vpn} instead of {there}{f' {link}' if link else ''}")
+    more = len(pairs) - MOST_VALUES
+    return ", ".join(parts) + (f", and {more} more" if more > 0 else "")
 
 
 def pep_taken(page: PageOne, block: Block) -> str:
     """Say which VPN takes a PEP away that helps who has no VPN."""
     texts = []
     for pep in block.campaigns.distinct("pep", block.cells) if "pep" in block.swept else ():
-        told: dict[str, str] = {}
+        by_vpn: dict[str, str] = {}
         for bare in block.of(pep=pep, vpn=USUAL["vpn"]) if pep != USUAL["pep"] else ():
             helps = block.compare(bare, block.instead(bare, pep=USUAL["pep"]))
             for vpn in page.vpns if helps and _gain(block, helps) >= COSTLY else ():
                 cell = block.instead(bare, vpn=vpn)
                 kept = block.compare(cell, block.instead(cell, pep=USUAL["pep"])) if cell else None
                 if cell and helps and kept and _is_taken(block, kept):
-                    told.setdefault(vpn, _with_and_without(block, vpn, kept, helps))
-        if told:
-            name = f"{words.some(list(told))} take{'s' if len(told) == 1 else ''}"
+                    by_vpn.setdefault(vpn, _with_and_without(block, vpn, kept, helps))
+        if by_vpn:
+            name = f"{words.some(list(by_vpn))} take{'s' if len(by_vpn) == 1 else ''}"
             position = said("pep", pep).removeprefix("PEP ").removeprefix("at ")
-            texts.append(say("taken", vpns=name, pep=position, told=next(iter(told.values()))))
+            texts.append(say("taken", vpns=name, pep=position, told=next(iter(by_vpn.values()))))
     return "\n".join(texts)
 
 
@@ -341,11 +327,8 @@ def _is_taken(block: Block, kept: Comparison) -> bool:
 
 def _with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison) -> str:
     """Return what a PEP changes with a VPN and without: `494 s instead of 494 s with WireGuard`."""
-    figures = [
-        words.figure(block, block.median(cell))
-        for one in (kept, helps)
-        for cell in (one.here, one.there)
-    ]
+    cells = kept.here, kept.there, helps.here, helps.there
+    figures = [words.figure(block, block.median(cell)) for cell in cells]
     place = where(block, kept.here, ("pep", "vpn"))
     text = f"{figures[0]} instead of {figures[1]} with {named(vpn)}, {figures[2]} instead of"
     return f"{text} {figures[3]} without VPN{f', {place}' if place else ''}"
@@ -361,15 +344,15 @@ def close(page: PageOne) -> str:
     tried: list[Comparison] = []
     others = []
     for vpn in page.vpns if advised else ():
-        found: list[Comparison] = []
+        pairs: list[Comparison] = []
         for block in page.blocks:
-            found += block.comparisons("vpn", vpn, advised[0])
-        apart = [one.change.lies_within(1 / EQUIVALENT, EQUIVALENT) is False for one in found]
-        is_shown = sum(one.is_equivalent for one in found) >= SHOWN * len(found)
-        if vpn not in page.alike(advised[0]) and found and not any(apart) and is_shown:
+            pairs += block.comparisons("vpn", vpn, advised[0])
+        apart = [pair.change.lies_within(1 / EQUIVALENT, EQUIVALENT) is False for pair in pairs]
+        is_shown = sum(pair.is_equivalent for pair in pairs) >= SHOWN * len(pairs)
+        if vpn not in page.alike(advised[0]) and pairs and not any(apart) and is_shown:
             others.append(vpn)
-            tried += found
-    same = sum(one.is_equivalent for one in tried)
+            tried += pairs
+    same = sum(pair.is_equivalent for pair in tried)
     facts = {"tried": len(tried), "same": same, "most": 100 * (EQUIVALENT - 1)}
     name = named(advised[0]) if others else ""
     return say("close", one=name, others=words.some(others), **facts) if others else ""
@@ -394,30 +377,30 @@ def costs(page: PageOne, block: Block) -> str:
     pep = {"pep": USUAL["pep"]} if "pep" in block.usual else {}
     by_vpn = {}
     for vpn in page.vpns:
-        found = block.comparisons("vpn", vpn, USUAL["vpn"], **least, **pep, **_hosts(block))
-        by_vpn[vpn] = [one for one in found if not is_leased(one.here)]
-    known = [vpn for vpn, found in by_vpn.items() if found]
+        pairs = block.comparisons("vpn", vpn, USUAL["vpn"], **least, **pep, **_hosts(block))
+        by_vpn[vpn] = [pair for pair in pairs if not is_leased(pair.here)]
+    known = [vpn for vpn, pairs in by_vpn.items() if pairs]
     tie = 1 / LEAST_TIE, LEAST_TIE
-    if all(one.change.lies_within(*tie) for one in chain(*by_vpn.values())):
+    if all(pair.change.lies_within(*tie) for pair in chain(*by_vpn.values())):
         return ""
     best = min(known, key=lambda vpn: _mean(block, by_vpn[vpn]))
     best = next((vpn for vpn in advised_vpns(page, block) if vpn in known), best)
     vpns = [vpn for vpn in page.alike(best) if vpn in known]
-    told: dict[str, list[Comparison]] = {}
-    for one in chain.from_iterable(by_vpn[vpn] for vpn in vpns):
-        link = where(block, one.here, ("cc", "pep", "vpn", "loss")) if _access(block) else ""
-        transport = one.here.values.get("cc", "") if block.kind.is_of_tcp else ""
+    by_hosts: dict[str, list[Comparison]] = {}
+    for pair in chain.from_iterable(by_vpn[vpn] for vpn in vpns):
+        link = where(block, pair.here, ("cc", "pep", "vpn", "loss")) if _access(block) else ""
+        transport = pair.here.values.get("cc", "") if block.kind.is_of_tcp else ""
         key = ", ".join(filter(None, (transport and words.transport(transport), link)))
-        told.setdefault(key, []).append(one)
+        by_hosts.setdefault(key, []).append(pair)
     texts = []
-    for key, found in told.items():
-        text = words.changes([one.change for one in found])
+    for key, pairs in by_hosts.items():
+        text = words.changes([pair.change for pair in pairs])
         texts.append(f"{text} ({key})" if key else text)
     conditions = [words.at_loss(least["loss"], block)] if least else []
     conditions += ["no PEP"] if pep and "pep" in block.swept else []
-    ending = "".join(f", {one}" for one in conditions)
-    every = [one for found in told.values() for one in found]
-    is_cost = not block.is_more_better and all((one.change.low or 0) > 1 for one in every)
+    ending = "".join(f", {condition}" for condition in conditions)
+    every = [pair for group in by_hosts.values() for pair in group]
+    is_cost = not block.is_more_better and all((pair.change.low or 0) > 1 for pair in every)
     s = "s" if len(vpns) == 1 else ""
     facts = {"told": words.listed(texts), "measure": words.measure(block), "conditions": ending}
     verbs = {"costs": f"cost{s}", "changes": f"change{s}"}
@@ -435,75 +418,76 @@ def _access(block: Block) -> bool:
 
 def avoid(page: PageOne, block: Block) -> str:
     """Say which VPNs are much worse somewhere than the one that is advised, and better nowhere."""
-    advised = {vpn for one in page.blocks for vpn in advised_vpns(page, one)}
-    references = dict.fromkeys(one.vpns[0] for one in advice(page, block))
-    found: list[tuple[float, str]] = []
+    advised = {vpn for block in page.blocks for vpn in advised_vpns(page, block)}
+    references = dict.fromkeys(choice.vpns[0] for choice in advice(page, block))
+    sentences: list[tuple[float, str]] = []
     for vpn in page.vpns:
         bad: list[Comparison] = []
         for reference in references if vpn not in advised else ():
             compared = block.comparisons("vpn", vpn, reference)
-            if not any(one.is_better for one in compared):
-                bad += [one for one in compared if _is_bad(block, one)]
+            if not any(pair.is_better for pair in compared):
+                bad += [pair for pair in compared if _is_bad(block, pair)]
         if bad:
-            worst = max(bad, key=lambda one: _least(block, one))
-            found.append((_least(block, worst), f"{named(vpn)}: {_beside(block, worst)}"))
-    found.sort(key=lambda one: -one[0])
-    more = len(found) - MOST_TOLD
-    texts = [text for _, text in found[:MOST_TOLD]]
+            worst = max(bad, key=lambda pair: _least(block, pair))
+            sentences.append((_least(block, worst), f"{named(vpn)}: {_beside(block, worst)}"))
+    sentences.sort(key=lambda sentence: -sentence[0])
+    more = len(sentences) - MOST_TOLD
+    texts = [text for _, text in sentences[:MOST_TOLD]]
     others = f"; and {more} other{'s' if more > 1 else ''}" if more > 0 else ""
     return say("avoid", told="; ".join(texts), more=others) if texts else ""
 
 
-def _is_bad(block: Block, one: Comparison) -> bool:
+def _is_bad(block: Block, pair: Comparison) -> bool:
     """Return whether a VPN is much worse than another one, and than none: else that one is good."""
-    bare = block.compare(one.here, block.instead(one.here, vpn=USUAL["vpn"]))
+    bare = block.compare(pair.here, block.instead(pair.here, vpn=USUAL["vpn"]))
     is_cost = bare is None or (bare.is_worse and _least(block, bare) >= COSTLY)
-    return one.is_worse and _least(block, one) >= COSTLY and is_cost
+    return pair.is_worse and _least(block, pair) >= COSTLY and is_cost
 
 
-def _beside(block: Block, one: Comparison) -> str:
+def _beside(block: Block, pair: Comparison) -> str:
     """Return two VPNs' medians: `46 s instead of 34 s with WireGuard (+34 %), over GEO`."""
-    here, there = (words.figure(block, block.median(cell)) for cell in (one.here, one.there))
-    other = named(one.there.values["vpn"])
-    told = where(block, one.here, ("vpn",))
-    text = f"{here} instead of {there} with {other} ({words.percent(one.change)})"
-    return f"{text}, {told}" if told else text
+    here, there = (words.figure(block, block.median(cell)) for cell in (pair.here, pair.there))
+    other = named(pair.there.values["vpn"])
+    words_where = where(block, pair.here, ("vpn",))
+    text = f"{here} instead of {there} with {other} ({words.percent(pair.change)})"
+    return f"{text}, {words_where}" if words_where else text
 
 
 def caveat(page: PageOne, block: Block) -> str:
     """Say where a VPN that is advised to who chooses only that is much worse than another one."""
-    found: list[Comparison] = []
+    pairs: list[Comparison] = []
     for choice in advice(page, block)[-1:]:
         for cell, vpn in product(choice.cells, page.vpns):
-            one = block.compare(cell, block.instead(cell, vpn=vpn))
-            if one and one.is_worse and _least(block, one) >= COSTLY and not is_leased(one.there):
-                found.append(one)
-    if not found:
+            pair = block.compare(cell, block.instead(cell, vpn=vpn))
+            is_bad = pair and pair.is_worse and _least(block, pair) >= COSTLY
+            if pair and is_bad and not is_leased(pair.there):
+                pairs.append(pair)
+    if not pairs:
         return ""
-    worst = max(found, key=lambda one: _least(block, one))
+    worst = max(pairs, key=lambda pair: _least(block, pair))
     return say("caveat", vpn=named(worst.here.values["vpn"]), told=_beside(block, worst))
 
 
-def _least(block: Block, one: Comparison) -> float:
+def _least(block: Block, pair: Comparison) -> float:
     """Return how many times worse the cell is at least."""
     if block.is_more_better:
-        return 1 / one.change.high if one.change.high else float("inf")
-    return one.change.low or 0.0
+        return 1 / pair.change.high if pair.change.high else float("inf")
+    return pair.change.low or 0.0
 
 
-def _gain(block: Block, one: Comparison) -> float:
+def _gain(block: Block, pair: Comparison) -> float:
     """Return how many times better the cell is at least."""
     if block.is_more_better:
-        return one.change.low or 0.0
-    return 1 / one.change.high if one.change.high else 0.0
+        return pair.change.low or 0.0
+    return 1 / pair.change.high if pair.change.high else 0.0
 
 
 def advised_vpns(page: PageOne, block: Block) -> list[str]:
     """Return the VPNs that the table names for a block, the narrowest control's first."""
-    found: list[str] = []
-    for one in reversed(advice(page, block)):
-        found += one.vpns
-    return list(dict.fromkeys(found))
+    vpns: list[str] = []
+    for choice in reversed(advice(page, block)):
+        vpns += choice.vpns
+    return list(dict.fromkeys(vpns))
 
 
 def advice(page: PageOne, block: Block) -> list[Choice]:
@@ -513,22 +497,18 @@ def advice(page: PageOne, block: Block) -> list[Choice]:
 
 def tails(page: PageOne, block: Block) -> str:
     """Say of which cell the slowest tenth is furthest above the median."""
-    found = []
+    tails = []
     for cell in block.cells if block.is_time else ():
-        one = cell.estimate(block.measure)
-        if one and one.p90 is not None and one.p90 >= COSTLY * one.median > 0:
-            found.append((one.p90 / one.median, one.p90, cell))
-    if not found:
+        estimate = cell.estimate(block.measure)
+        if estimate and estimate.p90 is not None and estimate.p90 >= COSTLY * estimate.median > 0:
+            tails.append((estimate.p90 / estimate.median, estimate.p90, cell))
+    if not tails:
         return ""
-    _, p90, cell = max(found, key=lambda one: one[0])
-    told = where(block, cell)
-    return say(
-        "tail",
-        where=f": {told}" if told else "",
-        measure=words.measure(block),
-        median=words.figure(block, block.median(cell)),
-        p90=words.figure(block, p90),
-    )
+    _, p90, cell = max(tails, key=lambda tail: tail[0])
+    place = where(block, cell)
+    median, slowest = (words.figure(block, value) for value in (block.median(cell), p90))
+    facts = {"measure": words.measure(block), "median": median, "p90": slowest}
+    return say("tail", where=f": {place}" if place else "", **facts)
 
 
 def parts(page: PageOne, block: Block) -> str:
@@ -540,18 +520,17 @@ def parts(page: PageOne, block: Block) -> str:
     for run in worst.runs:
         for name, value in parts_of(run.record, block.measure).items() if run.record else ():
             by_part.setdefault(name, []).append(value)
-    told = []
+    parts = []
     for name, values in by_part.items():
         middle = sorted(values)
         median = (middle[(len(middle) - 1) // 2] + middle[len(middle) // 2]) / 2
         in_words = suffix_in_words(name)
-        in_words = (
-            f"{in_words.replace('to ', 'to the ')}" if block.measure == WORSE_MOS else in_words
-        )
+        if block.measure == WORSE_MOS:
+            in_words = in_words.replace("to ", "to the ")
         in_words = in_words.replace("pc ", "PC ") if block.measure == SLOWEST else in_words
-        told.append(f"{in_words} {words.figure(block, median)}")
+        parts.append(f"{in_words} {words.figure(block, median)}")
     place = where(block, worst)
-    return say("parts", where=f" ({place})" if place else "", told=words.listed(told))
+    return say("parts", where=f" ({place})" if place else "", told=words.listed(parts))
 
 
 def lost_pings(page: PageOne, block: Block) -> str:
@@ -559,10 +538,10 @@ def lost_pings(page: PageOne, block: Block) -> str:
     lossy = [cell for cell in block.cells if cell.measured(LOST_PINGS)]
     if not block.measure.startswith("ping_") or not lossy:
         return ""
-    lost = [(cell.estimate(LOST_PINGS), cell) for cell in lossy]
-    most, cell = max(((one.median, cell) for one, cell in lost if one), key=lambda one: one[0])
-    told = where(block, cell)
-    return say("lost", lost=words.short(most), where=f" ({told})" if told else "") if most else ""
+    cell = max(lossy, key=lambda cell: median_of(cell, LOST_PINGS))
+    most = median_of(cell, LOST_PINGS)
+    place = where(block, cell)
+    return say("lost", lost=words.short(most), where=f" ({place})" if place else "") if most else ""
 
 
 def leased(page: PageOne, block: Block) -> str:
@@ -571,24 +550,23 @@ def leased(page: PageOne, block: Block) -> str:
     if not cells:
         return ""
     best = min(cells, key=lambda cell: block.median(cell) ** _sign(block))
-    told = " ".join((words.figure(block, block.median(best)), where(block, best, ("vpn",))))
-    return say("leased", vpn=named(best.values["vpn"]), told=told.strip())
+    best_words = " ".join((words.figure(block, block.median(best)), where(block, best, ("vpn",))))
+    return say("leased", vpn=named(best.values["vpn"]), told=best_words.strip())
 
 
 def missing(page: PageOne) -> str:
     """Say how many runs failed or are missing."""
     failed = sum(len(cell.failed) for cell in page.campaigns.cells)
     not_run = sum(cell.not_run for cell in page.campaigns.cells)
-    told = [f"{failed} failed{_of_vpns(page)}"] if failed else []
-    told += [f"{not_run} were not run"] if not_run else []
+    parts = [f"{failed} failed{_of_vpns(page)}"] if failed else []
+    parts += [f"{not_run} were not run"] if not_run else []
     runs = len(page.campaigns.runs)
-    return say("missing", runs=runs, told=words.listed(told)) if told else ""
+    return say("missing", runs=runs, told=words.listed(parts)) if parts else ""
 
 
 def _of_vpns(page: PageOne) -> str:
     """Return how many runs of each VPN failed: ` (5 of VpnCloud)`."""
-    failed = Counter(
-        cell.values.get("vpn", "") for cell in page.campaigns.cells for _ in cell.failed
-    )
-    told = [f"{number} of {named(vpn)}" for vpn, number in failed.most_common(MOST_TOLD) if vpn]
-    return f" ({words.listed(told)})" if told else ""
+    cells = page.campaigns.cells
+    failed = Counter(cell.values.get("vpn", "") for cell in cells for _ in cell.failed)
+    numbers = [f"{number} of {named(vpn)}" for vpn, number in failed.most_common(MOST_TOLD) if vpn]
+    return f" ({words.listed(numbers)})" if numbers else ""

@@ -91,7 +91,7 @@ def transport(value: str) -> str:
     """Return a transport in words: `TCP CUBIC`, `TCP CUBIC, HTTP/2`, `QUIC (nginx, Reno)`."""
     first, *rest = value.split(" ")
     if first == "QUIC":
-        return f"QUIC ({', '.join(named(one) for one in rest)})"
+        return f"QUIC ({', '.join(named(value) for value in rest)})"
     return f"TCP {named(value)}"
 
 
@@ -100,7 +100,7 @@ def place(values: Mapping[str, str]) -> str:
     orbit = values.get("orbit", "")
     if values.get("link_file", "none") != "none":
         return orbit
-    words = " + ".join(_satellite(one) for one in orbit.split("+"))
+    words = " + ".join(_satellite(name) for name in orbit.split("+"))
     parts = [number(values.get(name, "")) for name in ("delay_ms", "terrestrial_ms")]
     rtt = f" ({2 * (parts[0] + (parts[1] or 0)):g} ms)" if parts[0] else ""
     return words + rtt if orbit else ""
@@ -110,7 +110,7 @@ def _satellite(name: str) -> str:
     """Return a satellite's name as it is written: `GEO RCS2`, `Starlink ISL`, `LEO hold`."""
     first, *rest = name.split("_")
     words = [first.upper() if len(first) < 4 else OPERATORS.get(first, first.capitalize())]
-    words += [one.upper() if re.search(r"\d", one) or len(one) < 4 else one for one in rest]
+    words += [word.upper() if re.search(r"\d", word) or len(word) < 4 else word for word in rest]
     return " ".join(words)
 
 
@@ -139,7 +139,7 @@ def at_loss(loss: str, block: Block) -> str:
 
 def bound(block: Block) -> str:
     """Return up to which loss something was run."""
-    numbers = [one for one in block.losses if is_numeral(one)]
+    numbers = [loss for loss in block.losses if is_numeral(loss)]
     if len(numbers) > 1:
         return f"at up to {numbers[-1]} % loss, the most that was run"
     every = block.campaigns.distinct("loss", block.cells)
@@ -148,20 +148,20 @@ def bound(block: Block) -> str:
 
 def where(block: Block, cell: Cell, without: Sequence[str] = ()) -> str:
     """Return the values of a cell that were swept: `over LEO, TCP CUBIC, WireGuard, no PEP`."""
-    told = []
+    parts = []
     names = dict.fromkeys([*(block.links[0] if block.links else ()), *CHOSEN, "loss"])
     apart = {*CHOSEN, "loss", *without, *(ACCESS if {*ACCESS} & {*without} else ())}
     link = {name: cell.values.get(name, "") for name in names if name not in apart}
     if words := link_in_words(link, cell.values) if link else "":
         is_place = {"orbit", "rate", "return_rate", *ACCESS} & link.keys()
-        told.append(f"{'over' if is_place else 'with'} {words}")
+        parts.append(f"{'over' if is_place else 'with'} {words}")
     for name in CHOSEN:
         if name in block.swept and name not in without:
             value = cell.values.get(name, "")
-            told.append(transport(value) if name == "cc" else said(name, value))
+            parts.append(transport(value) if name == "cc" else said(name, value))
     if block.losses and "loss" in block.swept and "loss" not in without:
-        told.append(at_loss(cell.values["loss"], block))
-    return ", ".join(filter(None, told))
+        parts.append(at_loss(cell.values["loss"], block))
+    return ", ".join(filter(None, parts))
 
 
 def link_in_words(
@@ -170,7 +170,7 @@ def link_in_words(
     """Return the values of a link in words; brief ones fit above a small figure."""
     of_link = {name: value for name, value in link.items() if value and name not in ACCESS}
     of_link = unusual(of_link)
-    told = [place({**(values or {}), **link})] if of_link.pop("orbit", "") else []
+    words = [place({**(values or {}), **link})] if of_link.pop("orbit", "") else []
     if any(name in link for name in ACCESS[:2]):
         assigned = "assigned" if link.get("access") == ASSIGNED else "on demand"
         kinds = kinds_of_capacity(link).replace(" and ", ", ").replace("bit/s", "")
@@ -179,15 +179,15 @@ def link_in_words(
     elif number(link.get("rate", "")) and number(link.get("return_rate", "")):
         rates = [value_of(name, link[name]) for name in ("rate", "return_rate")]
         # As one says it: 250/3 Mbit/s.
-        units = {one.partition(" ")[2] for one in rates}
-        numbers = [one.partition(" ")[0] for one in rates]
+        units = {rate.partition(" ")[2] for rate in rates}
+        numbers = [rate.partition(" ")[0] for rate in rates]
         del of_link["rate"]
         of_return = f"{'/'.join(numbers)} {units.pop()}" if len(units) == 1 else " / ".join(rates)
     else:
         of_return = said("return_rate", link["return_rate"]) if "return_rate" in link else ""
     for name, value in of_link.items():
-        told.append(value_of(name, value) if name == "size" else said(name, value))
-    return ", ".join(filter(None, [*told, of_return]))
+        words.append(value_of(name, value) if name == "size" else said(name, value))
+    return ", ".join(filter(None, [*words, of_return]))
 
 
 def what(name: str) -> str:
@@ -207,23 +207,23 @@ def figure(block: Block, *values: float) -> str:
     return f"{span(values)} {block.of_measure.unit}".rstrip()
 
 
-def changes(found: Sequence[Estimate]) -> str:
+def changes(ratios: Sequence[Estimate]) -> str:
     """Return the least and the greatest of changes, and of their intervals, in percent."""
-    medians = [one.median for one in found]
-    ends = [end for one in found for end in (one.low, one.high) if end is not None]
-    told = dict.fromkeys(f"{100 * (one - 1):+.1f}" for one in (min(medians), max(medians)))
-    return f"{' to '.join(told)} % [{percents(min(ends), max(ends))}]".replace("-", "−")
+    medians = [ratio.median for ratio in ratios]
+    ends = [end for ratio in ratios for end in (ratio.low, ratio.high) if end is not None]
+    outer = dict.fromkeys(f"{100 * (median - 1):+.1f}" for median in (min(medians), max(medians)))
+    return f"{' to '.join(outer)} % [{percents(min(ends), max(ends))}]".replace("-", "−")
 
 
 def percents(low: float, high: float) -> str:
     """Return the ends of an interval of a ratio as changes: `3.3–3.7`, `−1.2 to 0.4`."""
-    ends = [f"{100 * (one - 1):.1f}" for one in (low, high)]
+    ends = [f"{100 * (ratio - 1):.1f}" for ratio in (low, high)]
     return (" to " if low < 1 else "–").join(ends).replace("-", "−")
 
 
-def percent(found: Estimate) -> str:
+def percent(ratio: Estimate) -> str:
     """Return one change in percent, without decimals: `+57 %`."""
-    return f"{100 * (found.median - 1):+.0f} %".replace("-", "−")
+    return f"{100 * (ratio.median - 1):+.0f} %".replace("-", "−")
 
 
 def span(values: Sequence[float]) -> str:
@@ -239,7 +239,7 @@ def short(value: float) -> str:
 
 def some(values: Sequence[str], last: str = "and") -> str:
     """Return VPNs in words: those that can be named, and the number of others."""
-    words = [named(one) for one in values[:MOST_NAMED]]
+    words = [named(value) for value in values[:MOST_NAMED]]
     more = len(values) - MOST_NAMED
     return listed(words + ([f"{more} other{'s' if more > 1 else ''}"] if more > 0 else []), last)
 

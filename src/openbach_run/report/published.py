@@ -46,40 +46,35 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
     The cells of a set differ in the VPN only. Published figures for which no campaign has cells are
     left out.
     """
-    made: dict[str, Table] = {}
+    by_name: dict[str, Table] = {}
     for name, described in read(file).items():
         numbers = count(1)
-        for one in described["tables"]:
-            groups = by_vpn(
-                [
-                    cell
-                    for cell in campaigns.cells
-                    if "vpn" in cell.values and matches(cell, one["cell"])
-                ]
-            )
+        for table in described["tables"]:
+            chosen = [cell for cell in campaigns.cells if matches(cell, table["cell"])]
+            groups = by_vpn([cell for cell in chosen if "vpn" in cell.values])
             for rest, cells in groups.items():
                 told_apart = [key for key, _ in rest if _differs(key, groups)]
                 where = name_of(next(iter(cells.values())), told_apart)
-                title = f"{described['document']}: {one['title']}" + (
-                    f" ({where})" if where else ""
-                )
-                made[file_name("published", name, str(next(numbers)))] = beside(title, one, cells)
-    return made
+                title = f"{described['document']}: {table['title']}"
+                title += f" ({where})" if where else ""
+                named = file_name("published", name, str(next(numbers)))
+                by_name[named] = beside(title, table, cells)
+    return by_name
 
 
 def _differs(key: str, groups: Iterable[tuple[tuple[str, str], ...]]) -> bool:
     """Return whether an argument has different values in the groups."""
-    return len({dict(one).get(key) for one in groups}) > 1
+    return len({dict(group).get(key) for group in groups}) > 1
 
 
 def titles(file: Path) -> dict[str, str]:
     """Return the titles of the published documents by their names."""
-    return {name: one["document"] for name, one in read(file).items()}
+    return {name: table["document"] for name, table in read(file).items()}
 
 
 def ours(file: Path) -> dict[str, str]:
     """Return by document's title what stands here for what it compares; "" if nobody says."""
-    return {one["document"]: one.get("ours", "") for one in read(file).values()}
+    return {part["document"]: part.get("ours", "") for part in read(file).values()}
 
 
 def read(file: Path) -> dict[str, dict[str, Any]]:
@@ -88,39 +83,34 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
     Raises InputError for a file in another form.
     """
     content = read_yaml(file)
-    for name, document in (
-        content.items() if isinstance(content, dict) else [("the whole", content)]
-    ):
+    documents = content if isinstance(content, dict) else {"the whole": content}
+    for name, document in documents.items():
         whole = {"ours": "", **document} if isinstance(document, dict) else document
         wrong = fields(whole, {"document": str, "ours": str, "tables": list})
-        for number, one in enumerate([] if wrong else document["tables"]):
-            if wrong := _wrong(one):
+        for number, table in enumerate([] if wrong else document["tables"]):
+            if wrong := _wrong(table):
                 wrong = f"tables.{number}: {wrong}"
                 break
         if wrong or not isinstance(name, str):
             raise InputError(f"{file}: {name}: {wrong or 'the name should be a text'}")
-    found: dict[str, dict[str, Any]] = content
-    return found
+    checked: dict[str, dict[str, Any]] = content
+    return checked
 
 
-def _wrong(one: Any) -> str | None:
+def _wrong(table: Any) -> str | None:
     """Return what is wrong with a document's table, or None."""
-    if wrong := fields(
-        {"marked": "", "any_engine": False, **one} if isinstance(one, dict) else one, TABLE
-    ):
+    usual = {"marked": "", "any_engine": False}
+    if wrong := fields({**usual, **table} if isinstance(table, dict) else table, TABLE):
         return wrong
-    if not is_selection(one["cell"]):
+    if not is_selection(table["cell"]):
         return "cell: should have for each argument a list of values, or {above: NUMBER}"
-    figures = one["figures"]
-    if not figures or not all(
-        isinstance(vpn, str) and is_number(figure) for vpn, figure in figures.items()
-    ):
+    figures = table["figures"]
+    numbers = [isinstance(vpn, str) and is_number(figure) for vpn, figure in figures.items()]
+    if not figures or not all(numbers):
         return "figures: should have a number for each VPN"
-    return (
-        None
-        if figures[next(iter(figures))]
-        else "figures: the first should not be 0: others are divided by it"
-    )
+    if not figures[next(iter(figures))]:
+        return "figures: the first should not be 0: others are divided by it"
+    return None
 
 
 def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
@@ -140,9 +130,9 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
     for vpn, published in figures.items():
         cell, baseline = cells.get(vpn), cells.get(base)
         ours = cell.estimate(measure) if cell else None
-        found = measured_against(cell, baseline, measure) if cell and baseline and ours else None
+        ratio = measured_against(cell, baseline, measure) if cell and baseline and ours else None
         why_not = "failed" if cell and cell.failed else "not run"
-        own = [figure(ours) if ours else why_not, figure(found, 3) if found else "–"]
+        own = [figure(ours) if ours else why_not, figure(ratio, 3) if ratio else "–"]
         rows.append([said("vpn", vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
     unit = from_name(measure).unit
     ratio_to = f"ratio to {said('vpn', base)}"
@@ -152,22 +142,16 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
 
 def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
     """Return the note: how far the order of the VPNs agrees, and why figures cannot be compared."""
-    measured = {}
-    for vpn, cell in cells.items():
-        found = cell.estimate(described["measure"])
-        if found:
-            measured[vpn] = found.median
+    estimates = {vpn: cell.estimate(described["measure"]) for vpn, cell in cells.items()}
+    measured = {vpn: estimate.median for vpn, estimate in estimates.items() if estimate}
     both = [vpn for vpn in described["figures"] if vpn in measured]
     alone = [cell for cell in cells.values() if len(cell.runs) == 1]
-    notes = (
-        [WARNING]
-        if any(is_random(cell.values) for cell in alone)
-        else [f"median [{ends([len(cell.runs) for cell in cells.values()])}]"]
-    )
+    notes = [f"median [{ends([len(cell.runs) for cell in cells.values()])}]"]
+    if any(is_random(cell.values) for cell in alone):
+        notes = [WARNING]
     if len(both) >= LEAST_RANKED:
-        agreement = rank_correlation(
-            [described["figures"][vpn] for vpn in both], [measured[vpn] for vpn in both]
-        )
+        figures = described["figures"]
+        agreement = rank_correlation(*zip(*((figures[v], measured[v]) for v in both), strict=True))
         same = "all of ours are equal" if agreement is None else f"{agreement:.2f}"
         notes.append(f"rank correlation of {len(both)} rows (Spearman): {same}")
     is_virtual = any(cell.is_virtual for cell in cells.values())
@@ -176,13 +160,13 @@ def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
     return "; ".join(notes)
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+def rank_correlation(values: Sequence[float], other: Sequence[float]) -> float | None:
     """Return Spearman's rank correlation; None if all values of one side are equal.
 
     It is the correlation of the ranks; equal values have the mean of their ranks.
     """
-    first, second = ranks(one), ranks(other)
-    mean = (len(one) + 1) / 2
+    first, second = ranks(values), ranks(other)
+    mean = (len(values) + 1) / 2
     spread = sum((a - mean) ** 2 for a in first) * sum((b - mean) ** 2 for b in second)
     together = sum((a - mean) * (b - mean) for a, b in zip(first, second, strict=True))
     return together / spread**0.5 if spread else None

@@ -29,7 +29,7 @@ def ties(cells: Sequence[Cell], measure: str) -> dict[str, float]:
     without it are one configuration measured twice. The tie is the largest change of the median
     that such a pair shows, and at least LEAST_TIE.
     """
-    found: dict[str, float] = {}
+    widest: dict[str, float] = {}
     partners = Partners(cells, ("scenario", "pep", "cc_pep", "cc_tunnel"))
     for cell in filter(has_idle_pep, cells):
         for other in partners.of(cell):
@@ -37,14 +37,14 @@ def ties(cells: Sequence[Cell], measure: str) -> dict[str, float]:
             if other.values.get("pep") == "none" and pair and pair.seeds >= MIN_SEEDS:
                 change = max(_slower(cell, other, measure), _slower(other, cell, measure))
                 cc = cell.values.get("cc", "")
-                found[cc] = max(change, found.get(cc, LEAST_TIE))
-    return found
+                widest[cc] = max(change, widest.get(cc, LEAST_TIE))
+    return widest
 
 
 def is_candidate(cell: Cell, measure: str) -> bool:
     """Return whether all its runs finished, with at least MIN_SEEDS seeds."""
-    found = cell.estimate(measure)
-    return cell.whole and found is not None and found.seeds >= MIN_SEEDS
+    estimate = cell.estimate(measure)
+    return cell.whole and estimate is not None and estimate.seeds >= MIN_SEEDS
 
 
 def _slower(cell: Cell, other: Cell, measure: str) -> float:
@@ -53,7 +53,7 @@ def _slower(cell: Cell, other: Cell, measure: str) -> float:
     That median alone would call a cell equivalent whose own median is seen to be longer.
     """
     change = measured_against(cell, other, measure)
-    medians = [one.estimate(measure) for one in (cell, other)]
+    medians = [each.estimate(measure) for each in (cell, other)]
     if not change or medians[0] is None or not medians[1] or not medians[1].median:
         return math.inf
     return max(change.median, medians[0].median / medians[1].median)
@@ -98,8 +98,8 @@ def _facts() -> dict[str, dict[str, str]]:
     """Return by VPN its carrier, where it runs, its ciphers, as far as its description says."""
     folders = Catalog().all("vpn-configs")
     wanted = ["carrier", "runs_in", "ciphers"]
-    found = {}
+    facts = {}
     for name, folder in folders.items():
         described = with_base(folder, folders)
-        found[name] = {key: described[key] for key in wanted if key in described}
-    return found
+        facts[name] = {key: described[key] for key in wanted if key in described}
+    return facts

@@ -48,11 +48,11 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     for row, identity in zip(table.to_pylist(), identities, strict=True):
         records.append(record_of(row, identity))
     runs = []
-    for one, orbit in zip(records, orbits, strict=True):
-        asked = ("run_id", "scenario", "arguments", "seed")
-        run = {name: getattr(one, name) for name in asked}
+    for record, orbit in zip(records, orbits, strict=True):
+        columns = ("run_id", "scenario", "arguments", "seed")
+        run = {name: getattr(record, name) for name in columns}
         runs.append(run if orbit is None else {**run, "orbit": orbit})
-    scenarios = dict.fromkeys([one.scenario for one in records])
+    scenarios = dict.fromkeys([record.scenario for record in records])
     plots = {name: _plot(name) for name in scenarios}
     runs += about.pop("not_run", [])
     return {"commands": [], "plots": plots, **about, "runs": runs}, records
@@ -74,7 +74,7 @@ def _of_rows(
     if "rows" not in about:
         return [None] * number, [_identity_by(about.get("commands", []))] * number
     rows = about.pop("rows")
-    found: dict[str, Sequence[Any]] = {"orbit": [None] * number}
+    columns: dict[str, Sequence[Any]] = {"orbit": [None] * number}
     for name in ("identity", *(["orbit"] if "orbit" in rows else [])):
         try:
             # Files of before 1.1 have a place for each row.
@@ -84,8 +84,8 @@ def _of_rows(
             values = []
         if len(values) != number:
             raise InputError(f"{file}: no results.parquet of a report: its rows have no {name}")
-        found[name] = values
-    return found["orbit"], found["identity"]
+        columns[name] = values
+    return columns["orbit"], columns["identity"]
 
 
 def _identity_by(commands: Sequence[str]) -> dict[str, str]:

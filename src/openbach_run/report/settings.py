@@ -110,14 +110,12 @@ def settings(campaigns: Campaigns) -> list[Setting]:
     """
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        apart = (
-            (*FACTORS, *CURVES)
-            if any(name in cell.values for name in FACTORS)
-            else cell.values.keys() - {"scenario"}
-        )
+        apart = {*FACTORS, *CURVES}
+        if not any(name in cell.values for name in FACTORS):
+            apart = cell.values.keys() - {"scenario"}
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
-    found = []
+    sections = []
     # The values that each argument has within a scenario, and within one of its orbits.
     of_scenario: dict[tuple[str, str], set[str]] = {}
     of_orbit: dict[tuple[str, str, str], set[str]] = {}  # what follows from the orbit tells nothing
@@ -131,9 +129,8 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         scenario, orbit = shared["scenario"], shared.get("orbit", "")
         told_apart = {}
         for name, value in key:
-            others = (
-                of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]
-            )
+            of_all = of_scenario[scenario, name]
+            others = of_all if name == "orbit" else of_orbit[scenario, orbit, name]
             if len(others) > 1 and value not in ("", SAME):  # same: no value of its own
                 told_apart[name] = value
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
@@ -141,29 +138,27 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         inside = [said("scenario", scenario)]
         if "access" in told_apart or "dama_values" in told_apart:
             inside.append(access_in_words(shared))
-            told_apart = {one: value for one, value in told_apart.items() if one not in ACCESS}
+            told_apart = {name: value for name, value in told_apart.items() if name not in ACCESS}
         inside += [said(name, value) for name, value in unusual(told_apart).items()]
         title = ", ".join(inside)
         if shared.get("orbit"):
             title = f"{shared['orbit'].upper()} ({title})"
-        of_all = {
-            name: value for name, value in cells[0].values.items() if len(values(cells, name)) == 1
-        }
+        items = cells[0].values.items()
+        alike = {name: value for name, value in items if len(values(cells, name)) == 1}
         plot = campaigns.plots.get(scenario, DEFAULT)
-        found.append(Setting(named, title, of_all, cells, campaigns.declared, plot))
-    return sorted(
-        found, key=lambda one: (not one.is_matrix, one.shared.get(SECOND, "none") != "none")
-    )
+        sections.append(Setting(named, title, alike, cells, campaigns.declared, plot))
+
+    def rank(setting: Setting) -> tuple[bool, bool]:
+        return not setting.is_matrix, setting.shared.get(SECOND, "none") != "none"
+
+    return sorted(sections, key=rank)
 
 
 def described(setting: Setting) -> str:
     """Return the description of its scenario; "" if it has none."""
     scenario = _of_a_run(setting).get("scenario", {})
-    return (
-        str(scenario.get("description") or "").strip().rstrip(".")
-        if isinstance(scenario, dict)
-        else ""
-    )
+    text = scenario.get("description") if isinstance(scenario, dict) else None
+    return str(text or "").strip().rstrip(".")
 
 
 def conditions(setting: Setting) -> list[str]:
@@ -173,16 +168,16 @@ def conditions(setting: Setting) -> list[str]:
     """
     link = _link(setting)
     replaced = {"scenario", "orbit", *(LINK if link else ()), *(("link_file",) if link else ())}
-    told = []
+    parts = []
     for name, value in setting.shared.items():
         if name in replaced or not value or (name in UNSAID and value in UNUSED):
             continue
         if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue
-        if (name, value) == ("cpu", FREE) and not all(one.is_paired for one in setting.cells):
+        if (name, value) == ("cpu", FREE) and not all(cell.is_paired for cell in setting.cells):
             continue  # it costs what it costs there
-        told.append(said(name, value))
-    return [*link, *told, *_bottleneck(setting)]
+        parts.append(said(name, value))
+    return [*link, *parts, *_bottleneck(setting)]
 
 
 def _of_a_run(setting: Setting) -> Mapping[str, object]:
@@ -211,22 +206,18 @@ def _link(setting: Setting) -> list[str]:
         copy.write(text)
         copy.flush()
         summary = link_file.check(copy.name)
-    told = [
-        f"{value_of('rate', str(round(one.rate_bps.mean)))} {words} on average (from"
-        f" {value_of('rate', str(round(one.rate_bps.least)))} to"
-        f" {value_of('rate', str(round(one.rate_bps.greatest)))}), one-way delay"
-        f" {one.delay_ms.mean:.4g} ms (from {one.delay_ms.least:.4g} to {one.delay_ms.greatest:.4g}"
-        f" ms), loss {one.loss_pct.mean:.3g} %"
-        for one, words in (
-            (summary.forward, "on the forward link"),
-            (summary.back, "on the return link"),
+    rates = []
+    for link, name in ((summary.forward, "forward"), (summary.back, "return")):
+        figures = link.rate_bps.mean, link.rate_bps.least, link.rate_bps.greatest
+        mean, least, most = (value_of("rate", str(round(rate_bps))) for rate_bps in figures)
+        rates.append(
+            f"{mean} on the {name} link on average (from {least} to {most}), one-way delay"
+            f" {link.delay_ms.mean:.4g} ms (from {link.delay_ms.least:.4g} to"
+            f" {link.delay_ms.greatest:.4g} ms), loss {link.loss_pct.mean:.3g} %"
         )
-    ]
     again = " and begins again" if summary.repeats else ""
-    return [
-        f"link file {Path(file).name}, which lasts {summary.duration_s:g} s{again}:"
-        f" {'; '.join(told)}"
-    ]
+    lasts = f"which lasts {summary.duration_s:g} s{again}"
+    return [f"link file {Path(file).name}, {lasts}: {'; '.join(rates)}"]
 
 
 def _bottleneck(setting: Setting) -> list[str]:
@@ -236,19 +227,18 @@ def _bottleneck(setting: Setting) -> list[str]:
     """
     run_dir = _first_run_dir(setting)
     sizes, delays_ms = {}, []
-    for one in statistics(run_dir) if run_dir and len(_buffers(setting.cells)) == 1 else ():
-        if isinstance(one.get("buffer_bytes"), int | float):
-            sizes[one["_metadata"].get("suffix") or ""] = one["buffer_bytes"]
-            delays_ms += [one["asked_delay_ms"]] if "asked_delay_ms" in one else []
-    told = [
-        f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}"
-        for suffix, size in sizes.items()
-    ]
-    moves = setting.shared.get("delay_ms") == "none" and delays_ms
-    first = (
-        [f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms"] if moves else []
-    )
-    return [*first, *([f"the bottleneck's buffer holds {' and '.join(told)}"] if told else [])]
+    for link in statistics(run_dir) if run_dir and len(_buffers(setting.cells)) == 1 else ():
+        if isinstance(link.get("buffer_bytes"), int | float):
+            sizes[link["_metadata"].get("suffix") or ""] = link["buffer_bytes"]
+            delays_ms += [link["asked_delay_ms"]] if "asked_delay_ms" in link else []
+    lines, parts = [], []
+    for suffix, size in sizes.items():
+        parts.append(f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}")
+    if setting.shared.get("delay_ms") == "none" and delays_ms:
+        lines.append(f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms")
+    if parts:
+        lines.append(f"the bottleneck's buffer holds {' and '.join(parts)}")
+    return lines
 
 
 def _buffers(cells: Sequence[Cell]) -> set[tuple[str | None, ...]]:

@@ -53,7 +53,7 @@ def _shorten(element: ElementTree.Element, names: Mapping[str, str]) -> None:
     if (name := values.pop("id", "")) in names:
         values["id"] = names[name]
     for key, value in values.items():
-        values[key] = NAME.sub(lambda found: "#" + names.get(found[1], found[1]), value)
+        values[key] = NAME.sub(lambda match: "#" + names.get(match[1], match[1]), value)
     if HREF in values:
         values["href"] = values.pop(HREF)
     if "style" in values:
@@ -61,7 +61,7 @@ def _shorten(element: ElementTree.Element, names: Mapping[str, str]) -> None:
         values["style"] = re.sub(r"#(.)\1(.)\2(.)\3\b", r"#\1\2\3", style)
     if "transform" in values:
         values["transform"] = MOVE.sub(
-            lambda found: f"translate({_tenths(found[1])} {_tenths(found[2])})", values["transform"]
+            lambda match: f"translate({_tenths(match[1])} {_tenths(match[2])})", values["transform"]
         )
     for key in {"x", "y"} & values.keys():
         values[key] = _tenths(values[key])
@@ -96,13 +96,13 @@ def _path(text: str, scale: float, unit: int) -> str:
             start = now
         if sign == "L" and 0 in here:
             sign, here = ("h", here[:1]) if here[1] == 0 else ("v", here[1:])
-        told = " ".join(f"{step / unit:g}" for step in here)
-        told = re.sub(r"\b0(?=\.)", "", told).replace(" -", "-")
+        drawn = " ".join(f"{step / unit:g}" for step in here)
+        drawn = re.sub(r"\b0(?=\.)", "", drawn).replace(" -", "-")
         # The same command again needs no letter.
         if sign != last or sign in "Mz":
-            steps.append(sign.lower() + told)
+            steps.append(sign.lower() + drawn)
         else:
-            steps.append(told if told.startswith("-") else " " + told)
+            steps.append(drawn if drawn.startswith("-") else " " + drawn)
         last = sign
     return "".join(steps)
 

@@ -6,8 +6,10 @@ These are verdicts with their exceptions, figures beside the published ones, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 
 from openbach_run.openbach.measures import Declared, flat, measure_of
 from openbach_run.report.causes import mechanism
@@ -44,19 +46,13 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     """Return a row for each finding that has comparisons."""
     rows = []
     for claim in claims:
-        for one in claim.findings:
-            if one.comparisons:
-                published = one.part.published or one.part.bounds
-                labels = [claim.name, one.part.says, one.orbit.upper(), published]
-                rows.append([*labels, found(one), one.verdict])
-    header = [
-        "claim",
-        "what is compared",
-        "orbit",
-        "published",
-        "ours, from least to most",
-        "verdict",
-    ]
+        for finding in claim.findings:
+            if finding.comparisons:
+                published = finding.part.published or finding.part.bounds
+                labels = [claim.name, finding.part.says, finding.orbit.upper(), published]
+                rows.append([*labels, range_in_words(finding), finding.verdict])
+    ours = "ours, from least to most"
+    header = ["claim", "what is compared", "orbit", "published", ours, "verdict"]
     return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
 
 
@@ -70,10 +66,10 @@ def word_of(claim: Claim) -> str:
 
     Partly is what is reproduced on one link, or for more than half of the comparisons.
     """
-    found = set(claim.verdicts.values())
-    if len(found) == 1:
-        return found.pop()
-    return BUT_FOR if found & {HOLDS, BUT_FOR} else DOES_NOT
+    verdicts = set(claim.verdicts.values())
+    if len(verdicts) == 1:
+        return verdicts.pop()
+    return BUT_FOR if verdicts & {HOLDS, BUT_FOR} else DOES_NOT
 
 
 def lines_table(claims: Sequence[Claim]) -> Table:
@@ -83,36 +79,33 @@ def lines_table(claims: Sequence[Claim]) -> Table:
         word = word_of(claim)
         rows.append([f"{SYMBOLS[word]} {word}", f"{claim.name}. {claim.statement}", _line(claim)])
     header = ["verdict", "claim", "found"]
-    counted = {word: _count(claims, word) for word in SYMBOLS}
-    counts = [f"{number} {word}" for word, number in counted.items() if number]
+    counted = Counter(map(word_of, claims))
+    counts = [f"{counted[word]} {word}" for word in SYMBOLS if counted[word]]
     note = f"{', '.join(counts)}. found: medians from least to most, of the part that decides"
     return Table("Claims, a line each", header, rows, note, len(header))
 
 
-def _count(claims: Sequence[Claim], word: str) -> int:
-    return sum(word_of(one) == word for one in claims)
-
-
 def _line(claim: Claim) -> str:
     """Return the part of a claim that decides, with its figures on each link."""
-    told: dict[tuple[str, str], list[str]] = {}
+    by_verdict: dict[tuple[str, str], list[str]] = {}
     for orbit, verdict in claim.verdicts.items():
-        one = next(one for one in claim.findings if (one.orbit, one.verdict) == (orbit, verdict))
+        finding = next(f for f in claim.findings if (f.orbit, f.verdict) == (orbit, verdict))
         alone = len(set(claim.verdicts.values())) == 1
-        words = f"{orbit.upper()} {found(one)}{'' if alone else f' ({verdict})'}"
-        claimed = one.part.not_comparable or f"claimed {one.part.bounds}"
-        told.setdefault((one.part.says, claimed), []).append(words.strip())
-    parts = [f"{says}: {', '.join(of)}; {claimed}" for (says, claimed), of in told.items()]
-    return ". ".join(f"{one[:1].upper()}{one[1:]}" for one in parts)
+        words = f"{orbit.upper()} {range_in_words(finding)}{'' if alone else f' ({verdict})'}"
+        claimed = finding.part.not_comparable or f"claimed {finding.part.bounds}"
+        by_verdict.setdefault((finding.part.says, claimed), []).append(words.strip())
+    parts = [f"{says}: {', '.join(of)}; {claimed}" for (says, claimed), of in by_verdict.items()]
+    return ". ".join(f"{words[:1].upper()}{words[1:]}" for words in parts)
 
 
-def found(finding: Finding) -> str:
+def range_in_words(finding: Finding) -> str:
     """Return the least and greatest of the comparisons' medians: `0.970 to 1.130`."""
-    medians = sorted(one.found.median for one in finding.comparisons if one.found)
+    medians = sorted(pair.estimate.median for pair in finding.comparisons if pair.estimate)
     if not medians:
         return "not measured"
     places = 3 if finding.part.is_ratio else 2 if max(map(abs, medians)) < 1000 else 0
-    return " to ".join(dict.fromkeys(f"{one:.{places}f}" for one in (medians[0], medians[-1])))
+    ends = (f"{median:.{places}f}" for median in (medians[0], medians[-1]))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def verdict_in_words(finding: Finding) -> str:
@@ -123,10 +116,10 @@ def verdict_in_words(finding: Finding) -> str:
         return f"{finding.verdict}: {why(finding)}"
     exceptions = finding.exceptions
     if len(exceptions) > GROUPS_NAMED:
-        several = sum(len(one.comparisons) for one in exceptions)
+        several = sum(len(exception.comparisons) for exception in exceptions)
         named = [f"{several} of {len(finding.comparisons)} comparisons"]
     else:
-        named = [_group(one) for one in exceptions]
+        named = [_group(exception) for exception in exceptions]
     if finding.verdict == BUT_FOR:
         not_run = [f"what was not run: {', '.join(finding.not_run)}"] if finding.not_run else []
         return f"{PHRASES[BUT_FOR]}, not for {'; '.join(named + not_run)}"
@@ -136,21 +129,15 @@ def verdict_in_words(finding: Finding) -> str:
 
 def _group(group: Group) -> str:
     """Return a group of comparisons in words: its name, its least and greatest median."""
-    medians = sorted(one.found.median for one in group.comparisons if one.found)
+    medians = sorted(pair.estimate.median for pair in group.comparisons if pair.estimate)
     part = group.comparisons[0].part
     digits = 3 if part.is_ratio else 2
-    ends = (
-        [f"{one:.{digits}f}" for one in dict.fromkeys((medians[0], medians[-1]))]
-        if medians
-        else ["not measured"]
-    )
-    why_not = {
-        one.why_not or "interval on both sides of the bound"
-        for one in group.comparisons
-        if one.holds is None
-    }
-    told = f", inconclusive: {'; '.join(sorted(why_not))}" if why_not else ""
-    return f"{group.name or 'all'} ({' to '.join(dict.fromkeys(ends))}{told})"
+    ends = [f"{median:.{digits}f}" for median in (*medians[:1], *medians[-1:])]
+    open_pairs = [pair for pair in group.comparisons if pair.holds is None]
+    why_not = {pair.why_not or "interval on both sides of the bound" for pair in open_pairs}
+    undecided = f", inconclusive: {'; '.join(sorted(why_not))}" if why_not else ""
+    figures = " to ".join(dict.fromkeys(ends)) or "not measured"
+    return f"{group.name or 'all'} ({figures}{undecided})"
 
 
 def verdict_of(claim: Claim) -> str:
@@ -159,35 +146,30 @@ def verdict_of(claim: Claim) -> str:
     Examples are `GEO: partly reproduced, not for PEP A. LEO: reproduced` and `GEO and LEO:
     inconclusive`.
     """
-    told: dict[str, list[str]] = {}
+    by_words: dict[str, list[str]] = {}
     for orbit in claim.verdicts:
-        words = [verdict_in_words(one) for one in claim.findings if one.orbit == orbit]
+        words = [verdict_in_words(finding) for finding in claim.findings if finding.orbit == orbit]
         all_alike = len(set(words)) == 1
         of_parts = (
             words[0]
             if all_alike
             else "; ".join(
-                f"{one.part.says}: {verdict_in_words(one)}"
-                for one in claim.findings
-                if one.orbit == orbit
+                f"{finding.part.says}: {verdict_in_words(finding)}"
+                for finding in claim.findings
+                if finding.orbit == orbit
             )
         )
-        told.setdefault(of_parts, []).append(orbit.upper())
+        by_words.setdefault(of_parts, []).append(orbit.upper())
     return ". ".join(
-        f"{' and '.join(orbits)}: {words}".removeprefix(": ") for words, orbits in told.items()
+        f"{' and '.join(orbits)}: {words}".removeprefix(": ") for words, orbits in by_words.items()
     )
 
 
 def asked_of(part: Part, declared: Declared) -> str:
     """Return what has to hold for a part, in words."""
     measure = measure_of(part.measure, flat(declared))[1].title
-    what = (
-        "the ratio"
-        if part.is_ratio
-        else f"the difference in {measure}"
-        if part.against
-        else measure
-    )
+    what = f"the difference in {measure}" if part.against else measure
+    what = "the ratio" if part.is_ratio else what
     return f"{part.says[:1].upper()}{part.says[1:]}: {what} has to be {part.bounds}"
 
 
@@ -198,9 +180,8 @@ def sentences(finding: Finding, declared: Declared) -> str:
     is outside, for the one that is farthest from no difference.
     """
     words = verdict_in_words(finding)
-    return " ".join(
-        filter(None, (f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared)))
-    )
+    parts = f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared)
+    return " ".join(filter(None, parts))
 
 
 def _ends(finding: Finding) -> list[Comparison]:
@@ -208,13 +189,10 @@ def _ends(finding: Finding) -> list[Comparison]:
 
     Only one if both have the same figure, none if nothing was measured.
     """
-    known = [one for one in finding.comparisons if one.found]
+    known = [(pair.estimate.median, pair) for pair in finding.comparisons if pair.estimate]
     if not known:
         return []
-    ends = [
-        choose(known, key=lambda one: one.found.median if one.found else 0.0)
-        for choose in (min, max)
-    ]
+    ends = [choose(known, key=itemgetter(0))[1] for choose in (min, max)]
     return ends if _figure(ends[0]) != _figure(ends[1]) else ends[:1]
 
 
@@ -225,20 +203,18 @@ def _alike(finding: Finding) -> bool:
 
 def _range(finding: Finding) -> str:
     """Return the figures from least to most, as a sentence."""
-    told = [_figure(one) if _alike(finding) else _named(one) for one in _ends(finding)]
-    return (
-        f"It is {'from ' if len(told) > 1 else ''}{' to '.join(told)}."
-        if told
-        else "Nothing was measured."
-    )
+    figures = [_figure(end) if _alike(finding) else _named(end) for end in _ends(finding)]
+    if not figures:
+        return "Nothing was measured."
+    return f"It is {'from ' if len(figures) > 1 else ''}{' to '.join(figures)}."
 
 
 def _why(finding: Finding, declared: Declared) -> str:
     """Return the mechanism, as far as the runs show it; "" if they show none."""
-    compared = [one for one in finding.comparisons if one.found and one.against]
+    compared = [pair for pair in finding.comparisons if pair.estimate and pair.against]
     if not compared:
         return ""
-    worst = max(compared, key=lambda one: one.excess)
+    worst = max(compared, key=lambda pair: pair.excess)
     outside = worst.excess > 0 and worst.holds is not True
     shown = worst if outside else max(compared, key=_effect)
     assert shown.against is not None
@@ -246,27 +222,24 @@ def _why(finding: Finding, declared: Declared) -> str:
     if not words:
         return ""
     ends = _ends(finding)
-    where = (
-        ("In the first", "In the last")[ends.index(shown)]
-        if len(ends) > 1 and shown in ends
-        else ""
-    )
-    where = where or ("There" if len(finding.comparisons) == 1 else "")
+    where = "There" if len(finding.comparisons) == 1 else ""
+    if len(ends) > 1 and shown in ends:
+        where = ("In the first", "In the last")[ends.index(shown)]
     return f"{where or (f'For {shown.name}' if _alike(finding) else _named(shown))}: {words}."
 
 
-def _effect(one: Comparison) -> float:
+def _effect(pair: Comparison) -> float:
     """Return how far a comparison is from no difference; −1 if it was not measured."""
-    none = 1.0 if one.part.is_ratio else 0.0
-    return abs(one.found.median - none) if one.found else -1.0
+    none = 1.0 if pair.part.is_ratio else 0.0
+    return abs(pair.estimate.median - none) if pair.estimate else -1.0
 
 
-def _named(one: Comparison) -> str:
-    return f"{_figure(one)} ({one.name})"
+def _named(pair: Comparison) -> str:
+    return f"{_figure(pair)} ({pair.name})"
 
 
-def _figure(one: Comparison) -> str:
-    return figure(one.found, 3 if one.part.is_ratio else None)
+def _figure(pair: Comparison) -> str:
+    return figure(pair.estimate, 3 if pair.part.is_ratio else None)
 
 
 def undecided(claims: Sequence[Claim]) -> Mapping[str, list[str]]:
@@ -275,7 +248,7 @@ def undecided(claims: Sequence[Claim]) -> Mapping[str, list[str]]:
     for claim in claims:
         if claim.is_spoken_of and not claim.is_told:
             comparisons = chain.from_iterable(part.comparisons for part in claim.findings)
-            why_not = {one.why_not or "" for one in comparisons}
+            why_not = {pair.why_not or "" for pair in comparisons}
             reasons.setdefault("; ".join(sorted(filter(None, why_not))), []).append(claim.name)
     return reasons
 
@@ -284,7 +257,7 @@ def by_document(
     claims: Sequence[Claim], titles: Mapping[str, str]
 ) -> list[tuple[str, list[Claim]]]:
     """Return the titles of documents, each with its claims."""
-    found: dict[str, list[Claim]] = {}
+    claims_of: dict[str, list[Claim]] = {}
     for claim in claims:
-        found.setdefault(titles[claim.document], []).append(claim)
-    return list(found.items())
+        claims_of.setdefault(titles[claim.document], []).append(claim)
+    return list(claims_of.items())

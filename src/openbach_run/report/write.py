@@ -48,7 +48,7 @@ MOST_SECTIONS = 8
 """The most sections with values that are named one by one on the first pages."""
 EVERY_SECTION = f"[Appendix: results](#{document.anchor('Appendix: results')})"
 MOST_DRAWINGS = 150
-"""After this many figures the sections that follow have tables only: nobody looks at more, and each
+"""The most figures; the sections that follow have tables only: nobody looks at more, and each
 takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
 FIRST = "page-1.html"
@@ -75,7 +75,7 @@ def write(
         (output / folder).mkdir(parents=True)
     reporter.show("judging the claims", 0)
     judged = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
-    claims = [one for one in judged if one.is_told]
+    claims = [claim for claim in judged if claim.is_told]
     by_document = verdicts.by_document(claims, published.titles(PUBLISHED))
     of_others = published.tables(campaigns, PUBLISHED)
     kinds = by_engine.kinds_of(campaigns.records)
@@ -98,10 +98,10 @@ def write(
         "decides": effects_table(front.block) if front.block else None,
         "recommended": front.on_links,
     }
-    named_tables |= {name: one for name, one in optional.items() if one is not None}
+    named_tables |= {name: table for name, table in optional.items() if table is not None}
     sections = []
     charts: dict[str, Any] = {}
-    first = [one for one in (front.figure, costs, *flows) if one]
+    first = [drawing for drawing in (front.figure, costs, *flows) if drawing]
     drawn = len(first)
     for drawing in first:
         drawing.save(output / "figures")
@@ -229,10 +229,10 @@ def about(campaigns: Campaigns) -> dict[str, Any]:
     for cell in campaigns.cells:
         orbit = cell.values.get("orbit", "")
         arguments = {k: v for k, v in cell.values.items() if k not in ("scenario", "orbit")}
-        asked = {"scenario": cell.values["scenario"], "arguments": arguments, "orbit": orbit}
+        values = {"scenario": cell.values["scenario"], "arguments": arguments, "orbit": orbit}
         for run in cell.runs:
             if run.record is None:
-                not_run.append({"run_id": "", **asked, "seed": run.seed})
+                not_run.append({"run_id": "", **values, "seed": run.seed})
             else:
                 orbits.append(orbit)
     return {
@@ -248,13 +248,13 @@ def see(sections: Sequence[Setting]) -> dict[str, Markdown]:
 
     `first` is about the matrices, `flows` about several flows. Many sections are one link.
     """
-    found: dict[str, list[str]] = {"first": [], "flows": []}
-    for one in sections:
-        kind = "flows" if is_of_flows(one) else "first"
-        found[kind].append(f"[{plain(one.title)}](#{document.anchor(one.title)})")
-    told = {}
-    for kind, links in found.items():
+    links_of: dict[str, list[str]] = {"first": [], "flows": []}
+    for section in sections:
+        kind = "flows" if is_of_flows(section) else "first"
+        links_of[kind].append(f"[{plain(section.title)}](#{document.anchor(section.title)})")
+    sentences = {}
+    for kind, links in links_of.items():
         named = links if len(links) <= MOST_SECTIONS else [EVERY_SECTION]
         if named:
-            told[kind] = Markdown(f"All values: {'; '.join(named)}.")
-    return told
+            sentences[kind] = Markdown(f"All values: {'; '.join(named)}.")
+    return sentences

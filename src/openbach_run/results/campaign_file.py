@@ -53,8 +53,8 @@ def read(directory: Path) -> dict[str, Any]:
     """
     file = directory / FILE
     try:
-        asked: dict[str, Any] = parsed(file.read_bytes(), str(file))
-        wrong = _wrong(asked)
+        campaign: dict[str, Any] = parsed(file.read_bytes(), str(file))
+        wrong = _wrong(campaign)
     except FileNotFoundError:
         raise InputError(
             f"{directory}: no results of a campaign (no {FILE}); name a directory of results/"
@@ -65,31 +65,31 @@ def read(directory: Path) -> dict[str, Any]:
         raise InputError(f"{error}; {AGAIN}") from error
     if wrong:
         raise InputError(f"{file}: {wrong}; {AGAIN}")
-    return asked
+    return campaign
 
 
-def _wrong(asked: Any) -> str | None:
+def _wrong(campaign: Any) -> str | None:
     """Return what is wrong with the content of a campaign.json, or None."""
     if wrong := fields(
-        {"commit": None, **OTHERS, **asked} if isinstance(asked, dict) else asked, CONTENT
+        {"commit": None, **OTHERS, **campaign} if isinstance(campaign, dict) else campaign, CONTENT
     ):
         return wrong
-    for number, run in enumerate(asked["runs"]):
+    for number, run in enumerate(campaign["runs"]):
         if wrong := fields(run, RUN) or _no_texts(run["arguments"]):
             return f"runs.{number}: {wrong}"
-    for name, plot in asked.get("plots", {}).items():
+    for name, plot in campaign.get("plots", {}).items():
         if not isinstance(plot, dict) or plot.keys() - {"measure", "figure"} or _no_texts(plot):
             return f"plots.{name}: a measure and a figure were expected"
-    return _no_texts(asked.get("apart", {}))
+    return _no_texts(campaign.get("apart", {}))
 
 
 def _no_texts(values: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the first value that is no text, or None."""
     return next(
         (
-            f'"{name}" is {short(one)}; a text was expected'
-            for name, one in values.items()
-            if type(one) is not str
+            f'"{name}" is {short(value)}; a text was expected'
+            for name, value in values.items()
+            if type(value) is not str
         ),
         None,
     )
@@ -102,10 +102,10 @@ def parts(directory: Path) -> Iterator[tuple[str, Any]]:
     need 100 MB at once. A file in another layout is read as a whole. A missing file yields nothing.
     Raises DamagedRecord for a run with wrong fields, and the errors of the JSON decoder.
     """
-    for kind, told in _parts(directory / FILE):
-        if kind == "run" and (wrong := fields(told, RUN) or _no_texts(told["arguments"])):
+    for kind, content in _parts(directory / FILE):
+        if kind == "run" and (wrong := fields(content, RUN) or _no_texts(content["arguments"])):
             raise DamagedRecord(f"{directory / FILE}: runs: {wrong}; {AGAIN}")
-        yield kind, told
+        yield kind, content
 
 
 def _parts(file: Path) -> Iterator[tuple[str, Any]]:

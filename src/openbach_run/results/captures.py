@@ -35,11 +35,11 @@ BLOCK_LIMIT_BYTES = 1 << 18
 """The largest block that is read. The kernel's own blocks are smaller, but a job that has taken
 over the guest's kernel may claim any length."""
 KIND = "interfaces:"
-"""How a `capture_hash` of the interfaces' digests begins. Older ones are of the whole stream:
+"""The beginning of a `capture_hash` of the interfaces' digests. Older ones are of the whole stream:
 SHA-256 (`sha256:`), BLAKE3 (no such beginning)."""
 BASE, PIECE = 0x243F6A8885A308D3, 192
 PRIME_OF_KEYS, PRIME = 2**64 - 59, 2**128 - 159
-"""Of the digest: the base, the words of a piece, the moduli."""
+"""Numbers of the digest: the base, the words of a piece, the moduli."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,19 @@ class Digest:
     """The time of its last packet, as `Packet.time_ns`."""
 
 
-def check_capture(run_dir: Path, said: Mapping[str, Any], *, hashed: bool) -> None:
+def check_capture(run_dir: Path, described: Mapping[str, Any], *, hashed: bool) -> None:
     """Check the capture of a run, if it has one, by the length and the hash that its record says.
 
     The hash is left out without `hashed`: it takes a second for each GB. Raises DamagedRecord.
     """
-    capture, host = run_dir / CAPTURE, said.get("host", {})
+    capture, host = run_dir / CAPTURE, described.get("host", {})
     if not capture.is_file():
         return
     size = capture.stat().st_size
     # Older records do not say the length; no capture is empty.
     if size != (recorded := host.get("capture_bytes", max(size, 1))):
         raise DamagedRecord(f"{capture}: is damaged: {size} bytes, not {recorded}")
-    if hashed and ":" not in (recorded := host.get("capture_blake3", said["capture_hash"])):
+    if hashed and ":" not in (recorded := host.get("capture_blake3", described["capture_hash"])):
         from blake3 import blake3  # late, as few commands need it
 
         if blake3().update_mmap(capture).hexdigest() != recorded:
@@ -185,7 +185,7 @@ def digests_at(end: bytes) -> list[Digest]:
     Every block ends with its own length, so the blocks are followed from the end backwards. There
     they have the numbers 0, 1, … . Raises ValueError, struct.error for a digest that is none.
     """
-    found: list[Digest] = []
+    digests: list[Digest] = []
     rest = memoryview(end)
     while len(rest) >= 12:
         (length,) = struct.unpack_from("<I", rest, len(rest) - 4)
@@ -194,13 +194,13 @@ def digests_at(end: bytes) -> list[Digest]:
             break
         block, rest = bytes(rest[-length:]), rest[:-length]
         kind, _, number, high, low = struct.unpack_from("<5I", block.ljust(20, b"\0"))
-        if kind != INTERFACE_STATISTICS or number != len(found):
+        if kind != INTERFACE_STATISTICS or number != len(digests):
             break
         line = _option_in(block[20:-4], OPTION_COMMENT)
         if not re.match(rb"[0-9a-f]{32} ", line):
             raise ValueError("an interface without a digest")
-        found.append(Digest(line, high << 32 | low))
-    return found
+        digests.append(Digest(line, high << 32 | low))
+    return digests
 
 
 def time_of(packet: bytes) -> int:

@@ -51,7 +51,7 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
     """
     vpn, payload_bytes = record.arguments["vpn"], int(record.arguments["payload_bytes"])
     lines, header_bytes = list(statistics(run_dir)), 0.0
-    found = []
+    costs_seen = []
     for direction, (host, side) in ENDS.items():
         times_s = [
             line["cpu_s"]
@@ -78,10 +78,10 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
         header_bytes = header_bytes or counted_bytes / counts - payload_bytes
         packets = (counted_bytes - header_bytes * counts) / payload_bytes
         ns = times_s[-1] * 1e9 / packets
-        found.append(
+        costs_seen.append(
             Seen(vpn, direction, payload_bytes, record.seed, payload_bytes + header_bytes, ns)
         )
-    return found
+    return costs_seen
 
 
 def line_of(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -105,29 +105,29 @@ def costs(seen: Sequence[Seen]) -> dict[str, float]:
     more than once.
     """
     by_length: dict[int, list[Seen]] = {}
-    for one in seen:
-        by_length.setdefault(one.payload_bytes, []).append(one)
+    for cost in seen:
+        by_length.setdefault(cost.payload_bytes, []).append(cost)
     groups, random = list(by_length.values()), Random(BOOTSTRAP_SEED)
 
     def line(drawn: Sequence[Sequence[Seen]]) -> tuple[float, float]:
         points = []
         for group in drawn:
-            packet_bytes = mean(one.packet_bytes for one in group)
-            points.append((packet_bytes, min(one.ns for one in group)))
+            packet_bytes = mean(cost.packet_bytes for cost in group)
+            points.append((packet_bytes, min(cost.ns for cost in group)))
         return line_of(points)
 
     drawn = []
     for _ in range(RESAMPLES):
         resample = [random.choices(group, k=len(group)) for group in groups]
         drawn.append(line(resample))
-    found = {}
+    profile = {}
     for number, name in enumerate(("ns_per_packet", "ns_per_byte")):
-        found[name] = round(line(groups)[number], 4)
+        profile[name] = round(line(groups)[number], 4)
         if min(map(len, groups)) > 1:
             # The outer two of 39 cuts are the 2.5 % and 97.5 % quantiles.
-            cuts = quantiles([one[number] for one in drawn], n=40)
-            found[f"{name}_error"] = round((cuts[-1] - cuts[0]) / 2, 4)
-    return found
+            cuts = quantiles([fitted[number] for fitted in drawn], n=40)
+            profile[f"{name}_error"] = round((cuts[-1] - cuts[0]) / 2, 4)
+    return profile
 
 
 def off_pct(times: Mapping[str, float], checked: Sequence[Seen]) -> float:
@@ -135,9 +135,9 @@ def off_pct(times: Mapping[str, float], checked: Sequence[Seen]) -> float:
 
     `checked` are packets of a length that was not used for the fit.
     """
-    length = mean(one.packet_bytes for one in checked)
+    length = mean(cost.packet_bytes for cost in checked)
     says_ns = times["ns_per_packet"] + times["ns_per_byte"] * length
-    return round(100 * (says_ns / min(one.ns for one in checked) - 1), 2)
+    return round(100 * (says_ns / min(cost.ns for cost in checked) - 1), 2)
 
 
 def vpns_of(seen: Sequence[Seen], check_bytes: int) -> dict[str, Any]:
@@ -146,12 +146,12 @@ def vpns_of(seen: Sequence[Seen], check_bytes: int) -> dict[str, Any]:
     Packets with a payload of `check_bytes` are left out of the fit. If there are any, the result
     says how far the fit is off for them.
     """
-    found: dict[str, Any] = {}
-    for vpn in sorted({one.vpn for one in seen}):
+    vpns: dict[str, Any] = {}
+    for vpn in sorted({cost.vpn for cost in seen}):
         for direction in ENDS:
-            of_one = [one for one in seen if (one.vpn, one.direction) == (vpn, direction)]
-            times = costs([one for one in of_one if one.payload_bytes != check_bytes])
-            checked = [one for one in of_one if one.payload_bytes == check_bytes]
+            of_one = [cost for cost in seen if (cost.vpn, cost.direction) == (vpn, direction)]
+            times = costs([cost for cost in of_one if cost.payload_bytes != check_bytes])
+            checked = [cost for cost in of_one if cost.payload_bytes == check_bytes]
             check = {f"off_pct_at_{check_bytes}_bytes": off_pct(times, checked)} if checked else {}
-            found.setdefault(vpn, {})[direction] = {**times, **check}
-    return found
+            vpns.setdefault(vpn, {})[direction] = {**times, **check}
+    return vpns

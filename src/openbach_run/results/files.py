@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +44,14 @@ def row(record: Record) -> dict[str, Any]:
         "status": record.status,
         **record.measures,
         **record.texts,
-        **{
-            name: getattr(record, name)
-            for name in ("virtual_s", "wall_s", "run_id", "capture_hash")
-        },
+        "virtual_s": record.virtual_s,
+        "wall_s": record.wall_s,
+        "run_id": record.run_id,
+        "capture_hash": record.capture_hash,
         **({TOO_SHORT: too_short} if (too_short := too_short_by_s(record)) else {}),
     }
-    return {
-        name: round(value, 6) if isinstance(value, float) else value
-        for name, value in values.items()
-    }
+    items = values.items()
+    return {name: round(v, 6) if isinstance(v, float) else v for name, v in items}
 
 
 def columns_of(records: Iterable[Record]) -> list[str]:
@@ -62,14 +60,14 @@ def columns_of(records: Iterable[Record]) -> list[str]:
     A measure for which no record has a value gets no column.
     """
     kinds: dict[tuple[str, ...], dict[str, Any]] = {}
-    for one in records:
+    for record in records:
         # Rows with the same columns are alike here: one row of each kind is enough.
-        lacking = {name for name, value in one.measures.items() if value is None}
-        having = (name for name in one.measures if name not in lacking)
-        marked = TOO_SHORT if too_short_by_s(one) else ""
-        key = (*one.arguments, *one.texts, marked, *having)
+        lacking = {name for name, value in record.measures.items() if value is None}
+        having = (name for name in record.measures if name not in lacking)
+        marked = TOO_SHORT if too_short_by_s(record) else ""
+        key = (*record.arguments, *record.texts, marked, *having)
         if key not in kinds:
-            kinds[key] = {name: value for name, value in row(one).items() if name not in lacking}
+            kinds[key] = {name: value for name, value in row(record).items() if name not in lacking}
     return columns(kinds.values())
 
 
@@ -79,9 +77,9 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     A column that only some rows have comes before the column that follows it in those rows.
     """
     merged: list[str] = []
-    for one in rows:
+    for row in rows:
         place = 0
-        for name in one:
+        for name in row:
             if name not in merged:
                 merged.insert(place, name)
             place = merged.index(name) + 1
@@ -150,41 +148,28 @@ def write_parquet(
     here the identity of each run, such as its clock.
     """
     about = about or {}
-    rows = {"identity": places([one.identity for one in records]), **about.get("rows", {})}
+    rows = {"identity": places([record.identity for record in records]), **about.get("rows", {})}
     pyarrow = arrow()
     declared = flat(measures_of_all(records))
-    measured: dict[str, Measure] = {}
-    arguments: set[str] = set()
-    for record in records:
-        arguments.update(record.arguments)
-        for name in record.measures:
-            if name not in measured:
-                measured[name] = measure_of(name, declared)[1]
+    arguments = set().union(*(record.arguments for record in records))
+    columns = dict.fromkeys(chain(*(record.measures for record in records)))
+    measured = {name: measure_of(name, declared)[1] for name in columns}
     types: dict[str, str] = {}
     for name, measure in measured.items():
-        values = [record.measures.get(name) for record in records]
-        types[name] = _type(measure, values)
+        types[name] = _type(measure, [record.measures.get(name) for record in records])
     # These go before a measure of the same name.
     types |= {**NUMBERS, **dict.fromkeys(arguments, "string")}
     names = columns_of(records)
-    words = {
-        name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()
-    }
-    schema = pyarrow.schema(
-        [
-            pyarrow.field(
-                name, pyarrow.type_for_alias(types.get(name, "string")), metadata=words.get(name)
-            )
-            for name in names
-        ],
-    )
+    fields = []
+    for name in names:
+        kind, about_it = pyarrow.type_for_alias(types.get(name, "string")), measured.get(name)
+        words = {"unit": about_it.unit, "title": about_it.title} if about_it else None
+        fields.append(pyarrow.field(name, kind, metadata=words))
+    schema = pyarrow.schema(fields)
     packed = {"compression": "zstd", "compression_level": 19, "write_statistics": False}
     new = file.with_name(f".{file.name}.new")
     # Opened here: pyarrow takes no name that is not UTF-8.
-    with (
-        new.open("wb") as sink,
-        pyarrow.parquet.ParquetWriter(sink, schema, **packed) as writer,
-    ):
+    with new.open("wb") as sink, pyarrow.parquet.ParquetWriter(sink, schema, **packed) as writer:
         # As metadata of the schema it would be in the file twice.
         writer.add_key_value_metadata({ABOUT: json.dumps({**about, "rows": rows}).encode()})
         # Of no records there is one empty part: a file without any has no columns.
@@ -195,10 +180,10 @@ def write_parquet(
 
 def places(values: Sequence[Any]) -> dict[str, list[Any]]:
     """Return the different `values`, and `in_a_row`: place among those, how often in a row."""
-    texts = [json.dumps(one, sort_keys=True) for one in values]
+    texts = [json.dumps(value, sort_keys=True) for value in values]
     place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    runs = [[place[one], len([*several])] for one, several in groupby(texts)]
-    return {"values": [json.loads(one) for one in place], "in_a_row": runs}
+    runs = [[place[text], len([*several])] for text, several in groupby(texts)]
+    return {"values": [json.loads(text) for text in place], "in_a_row": runs}
 
 
 def _table(records: Sequence[Record], schema: Any) -> Any:
@@ -223,8 +208,5 @@ def _type(measure: Measure, values: Iterable[Any]) -> str:
 
     Older records may hold floats for a measure that is declared as int now.
     """
-    return (
-        "int64"
-        if measure.type == "int" and not any(isinstance(one, float) for one in values)
-        else "float64"
-    )
+    is_whole = measure.type == "int" and not any(isinstance(value, float) for value in values)
+    return "int64" if is_whole else "float64"

@@ -25,9 +25,9 @@ def total_rate_bps(flows: Mapping[str, Rates]) -> float | None:
     Return None unless there are several flows with several intervals each, and time between their
     start and end. The other functions do the same.
     """
-    if not (found := _several(flows)):
+    if not (several := _several(flows)):
         return None
-    intervals = list(chain.from_iterable(found.values()))
+    intervals = list(chain.from_iterable(several.values()))
     start_s = min(interval.start_s for interval in intervals)
     duration_s = max(interval.end_s for interval in intervals) - start_s
     total_bytes = sum(interval.bytes for interval in intervals)
@@ -52,21 +52,21 @@ def fairness(flows: Mapping[str, Rates]) -> float | None:
 
 def _while_all_went_on(flows: Mapping[str, Rates]) -> dict[str, float]:
     """Return the bytes by flow in the time when all flows went on; {} if there were none."""
-    if not (found := _several(flows)):
+    if not (several := _several(flows)):
         return {}
     starts_s, ends_s = [], []
-    for flow in found.values():
+    for flow in several.values():
         starts_s.append(min(interval.start_s for interval in flow))
         ends_s.append(max(interval.end_s for interval in flow))
     from_s, to_s = max(starts_s), min(ends_s)
-    common = {name: _bytes(flow, from_s, to_s) for name, flow in found.items()}
+    common = {name: _bytes(flow, from_s, to_s) for name, flow in several.items()}
     return common if any(common.values()) else {}
 
 
 def _several(flows: Mapping[str, Rates]) -> dict[str, list[Interval]]:
     """Return the intervals of flows that have several; {} unless there are several such flows."""
-    found = {name: _intervals(rates) for name, rates in flows.items() if len(rates) > 1}
-    return found if len(found) > 1 else {}
+    several = {name: _intervals(rates) for name, rates in flows.items() if len(rates) > 1}
+    return several if len(several) > 1 else {}
 
 
 def _intervals(rates_bps: Rates) -> list[Interval]:

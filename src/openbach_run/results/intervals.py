@@ -68,12 +68,12 @@ def estimate(values: Sequence[float]) -> Estimate | None:
         return Estimate(taken[0], None, None, 1)
     outside = max(1, _rank(count, 0.5, (1 - CONFIDENCE) / 2))
     middle = (taken[(count - 1) // 2] + taken[count // 2]) / 2
-    found = (middle, taken[outside - 1], taken[-outside], count)
+    figures = (middle, taken[outside - 1], taken[-outside], count)
     if count < TAIL_SEEDS:
-        return Estimate(*found, span=span)
+        return Estimate(*figures, span=span)
     above = max(1, _rank(count, 1 - TAIL, 1 - CONFIDENCE))
     # In whole numbers, rounded up: 0.9 has no exact form.
-    return Estimate(*found, taken[-(-9 * count // 10) - 1], taken[-above], span)
+    return Estimate(*figures, taken[-(-9 * count // 10) - 1], taken[-above], span)
 
 
 @cache
@@ -101,11 +101,11 @@ def ends(counts: Collection[int]) -> str:
 
 def change_notes(counts: Collection[int], kinds: Collection[bool], what: str = "changes") -> str:
     """Return what comparisons of cells with so many seeds are; `kinds`: paired or not."""
-    told = {
+    texts = {
         True: f"median of paired {what} [{ends(counts)}]",
         False: f"median of the {what} of all pairs of runs, unpaired [95 % interval of rank sums]",
     }
-    return "; ".join(told[one] for one in sorted(kinds, reverse=True))
+    return "; ".join(texts[kind] for kind in sorted(kinds, reverse=True))
 
 
 def notes(counts: Collection[int], *, tail: bool = False) -> list[str]:
@@ -161,7 +161,7 @@ def unpaired(
     The interval is that of the rank sums (Mann and Whitney; Hodges and Lehmann 1963), from the
     least to the greatest of all where there are too few. `seeds` is the lesser number of values.
     """
-    first, second = list(values), [one for one in others if one or how is sub]
+    first, second = list(values), [value for value in others if value or how is sub]
     pairs = sorted(how(*pair) for pair in product(first, second))
     seeds = min(len(first), len(second))
     if not pairs:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TIME, RECEIVED, TOO_SHORT = "transfer_time_s", "bytes", "too_short_by_s"
 """Columns: the measures of a transfer, and how much shorter it took than its link allows."""
 NOTED_SHARE = 0.01
-"""How much more than the size is received before a note says it."""
+"""Share of the size that may come on top of it before a note says so."""
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
 BUFFER_BYTES = 16 << 20
 """The largest buffer of the end hosts' TCP by default (the job transport_profile)."""
@@ -53,7 +53,7 @@ def too_short_by_s(record: Record, with_steps: Collection[str] = ()) -> float:
     0 if it took as long. The clock of such a measure starts after the first packets of the data.
     A rate that changes is at most MOST_BPS; `with_steps` are the satellites of others that have it.
     """
-    found = [0.0]
+    lacking_s = [0.0]
     preset = _preset(record.arguments.get("orbit", ""))
     has_steps = record.arguments.get("orbit") in with_steps
     changes = (
@@ -71,8 +71,8 @@ def too_short_by_s(record: Record, with_steps: Collection[str] = ()) -> float:
             )
             if least_s is None and changes:
                 least_s = (number(size) or 0) * 8 / presets.MOST_BPS * FRAME_BYTES / SEGMENT_BYTES
-            found.append((least_s or 0.0) - time_s)
-    return max(found)
+            lacking_s.append((least_s or 0.0) - time_s)
+    return max(lacking_s)
 
 
 def notes(
@@ -82,33 +82,34 @@ def notes(
 
     The worst one has its values of `swept`.
     """
-    done = [one for one in records if one.finished and one.measures.get(TIME) is not None]
-    told = []
-    short = [(too_short_by_s(one, with_steps), one) for one in done]
-    if short := [one for one in short if one[0]]:
+    finished = [record for record in records if record.finished]
+    done = [record for record in finished if record.measures.get(TIME) is not None]
+    lines = []
+    short = [(too_short_by_s(record, with_steps), record) for record in done]
+    if short := [pair for pair in short if pair[0]]:
         most_s, worst = max(short, key=itemgetter(0))
         values = " ".join(
-            f"{one}={worst.arguments[one]}" for one in swept if one in worst.arguments
+            f"{name}={worst.arguments[name]}" for name in swept if name in worst.arguments
         )
-        told.append(
+        lines.append(
             f"WARNING: {len(short)} times are shorter than the rate allows, by up to"
             f" {1000 * most_s:.3g} ms{f' ({values})' if values else ''}: the"
             f" clock starts after the first packets (column {TOO_SHORT}; docs/limitations.md)"
         )
-    tools = {(one.scenario, one.arguments.get("http", "none") == "none") for one in done}
+    tools = {(record.scenario, record.arguments.get("http", "none") == "none") for record in done}
     if len(tools) > len(dict(tools)):
-        told.append(
+        lines.append(
             "WARNING: two clocks: with http, curl's starts about two round trips earlier than"
             " iperf3's without; compare only times of the same tool (docs/limitations.md)"
         )
     shares: dict[float, str] = {}
-    for one in done:
-        size, received = number(one.arguments.get("size", "")), one.measures.get(RECEIVED)
-        if size and received and number(one.arguments.get("duration_s", "0")) == 0:
+    for record in done:
+        size, received = number(record.arguments.get("size", "")), record.measures.get(RECEIVED)
+        if size and received and number(record.arguments.get("duration_s", "0")) == 0:
             shares[received / size - 1] = f"{received} bytes came for a size of {size:.0f}"
     if shares and max(shares) >= NOTED_SHARE:
-        told.append(f"up to {shares[max(shares)]}, and count in the time (column {RECEIVED})")
-    return told
+        lines.append(f"up to {shares[max(shares)]}, and count in the time (column {RECEIVED})")
+    return lines
 
 
 def window_of(arguments: Mapping[str, str]) -> tuple[float, float, float]:

@@ -92,17 +92,17 @@ def measures(
     described, each = _by_kind(declared)
     lines = _lines_of(run_dir, declared, scenario_instance_id)
     sent = _sent(run_dir, described, lines)
-    found: list[tuple[str, str, Any]] = []
+    values: list[tuple[str, str, Any]] = []
     for job, of_job in sent.items():
         of_transfers = _during(of_job, lines)
-        found += [
+        values += [
             (job, name, value) for name, value in _of_job(described[job], of_job, of_transfers)
         ]
     if each:
-        found += _each_statistic(run_dir, each, lines, scenario_instance_id)
+        values += _each_statistic(run_dir, each, lines, scenario_instance_id)
     # A name that several have gets its job's name in front.
-    often = Counter([*(name for _, name, _ in found), *taken, *OTHER_COLUMNS])
-    return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
+    often = Counter([*(name for _, name, _ in values), *taken, *OTHER_COLUMNS])
+    return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in values}
 
 
 def texts(
@@ -114,14 +114,14 @@ def texts(
     """
     jobs = set()
     for job, listed in declared.items():
-        if any(one.type == TEXT for one in listed):
+        if any(measure.type == TEXT for measure in listed):
             jobs.add(job)
-    found: dict[str, dict[str, None]] = {}
+    by_column: dict[str, dict[str, None]] = {}
     for _, statistic in _lines_of(run_dir, jobs, scenario_instance_id) if jobs else ():
-        for one in declared[statistic["_metadata"]["job_name"]]:
-            if one.type == TEXT and (told := statistic.get(one.statistic)):
-                found.setdefault(one.column, {})[str(told)] = None
-    return {column: "; ".join(told) for column, told in found.items()}
+        for measure in declared[statistic["_metadata"]["job_name"]]:
+            if measure.type == TEXT and (text := statistic.get(measure.statistic)):
+                by_column.setdefault(measure.column, {})[str(text)] = None
+    return {column: "; ".join(parts) for column, parts in by_column.items()}
 
 
 def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Record:
@@ -133,10 +133,10 @@ def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Rec
     if not record.finished or record.declared == to_records(declared):
         return record
     try:
-        found = measures(run_dir, declared, record.arguments)
+        values = measures(run_dir, declared, record.arguments)
     except DamagedRecord:
         return record
-    return replace(record, measures=found, declared=to_records(declared))
+    return replace(record, measures=values, declared=to_records(declared))
 
 
 def check_record(record: Record, run_dir: Path) -> None:
@@ -148,10 +148,10 @@ def check_record(record: Record, run_dir: Path) -> None:
     # Older records do not say what was declared; of a results.parquet there is the row alone.
     if not (record.finished and record.declared and left.keys() & {PACKED, *SERIES, *ENDED}):
         return
-    found = measures(run_dir, measures_of(record), record.arguments)
+    values = measures(run_dir, measures_of(record), record.arguments)
     for name, value in record.measures.items():
-        if found.get(name) != value:
-            by_statistics = f"by its statistics it is {found.get(name)}"
+        if values.get(name) != value:
+            by_statistics = f"by its statistics it is {values.get(name)}"
             raise DamagedRecord(f"{run_dir}/record.json: {name} is {value}, {by_statistics}")
 
 
@@ -164,11 +164,11 @@ def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]
     """Return the measures of several records by job, as the first record with that job has them."""
     # Thousands of records have the same declarations; one of each kind is enough.
     kinds = {json.dumps(record.declared): record for record in records}
-    found: dict[str, tuple[Measure, ...]] = {}
+    measures: dict[str, tuple[Measure, ...]] = {}
     # Backwards, so that the earlier declarations overwrite the later ones.
     for record in reversed(kinds.values()):
-        found |= measures_of(record)
-    return found
+        measures |= measures_of(record)
+    return measures
 
 
 def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[str]]:
@@ -176,10 +176,10 @@ def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[s
     described: dict[str, tuple[Measure, ...]] = {}
     each: list[str] = []
     for job, listed in declared.items():
-        if any(one.take == EACH for one in listed):
+        if any(measure.take == EACH for measure in listed):
             each.append(job)
         else:
-            described[job] = tuple(one for one in listed if one.type != TEXT)
+            described[job] = tuple(measure for measure in listed if measure.type != TEXT)
     return described, each
 
 
@@ -191,15 +191,15 @@ def _lines_of(
     Return [] if several scenario instances have sent some and none of them is asked for. Raises
     DamagedRecord.
     """
-    found = []
+    lines = []
     instances = set()
     for line, statistic in enumerate(statistics(run_dir), 1):
         metadata = statistic["_metadata"]
         instance = metadata.get("scenario_instance_id")
         if metadata["job_name"] in jobs and scenario_instance_id in (None, instance):
             instances.add(instance)
-            found.append((line, statistic))
-    return found if len(instances) <= 1 else []
+            lines.append((line, statistic))
+    return lines if len(instances) <= 1 else []
 
 
 def _each_statistic(
@@ -228,14 +228,14 @@ def _each_statistic(
                 )
                 sent.setdefault(key, []).append(float(value))
     places = _places(run_dir, jobs, scenario_instance_id)
-    found: dict[tuple[str, str], float] = {}
+    medians: dict[tuple[str, str], float] = {}
     for (job, instance, suffix, name), values in sent.items():
         column = as_column("_".join(filter(None, (places[job].get(instance, ""), suffix, name))))
         # Different names may become the same column: take the first free one of x, x_2, x_3.
         numbered = chain([column], (f"{column}_{number}" for number in count(2)))
-        free = next(one for one in numbered if (job, one) not in found)
-        found[job, free] = OF_ONE["median"](values)
-    return [(job, column, value) for (job, column), value in found.items()]
+        free = next(statistic for statistic in numbered if (job, statistic) not in medians)
+        medians[job, free] = OF_ONE["median"](values)
+    return [(job, column, value) for (job, column), value in medians.items()]
 
 
 def _places(
@@ -257,11 +257,11 @@ def _places(
 def _distinguished(hosts: Mapping[int, str]) -> dict[int, str]:
     """Return names by instance: `server`, and `server_2` for the second instance on that host."""
     often: Counter[str] = Counter()
-    found = {}
+    columns = {}
     for instance, host in hosts.items():
         often[host] += 1
-        found[instance] = host if often[host] == 1 else f"{host}_{often[host]}"
-    return found
+        columns[instance] = host if often[host] == 1 else f"{host}_{often[host]}"
+    return columns
 
 
 def as_column(name: str) -> str:
@@ -279,8 +279,8 @@ def _sent(
     # Sets, as every line of the statistics is looked up in them.
     wanted: dict[str, set[str]] = {}
     for job, listed in declared.items():
-        wanted[job] = {one.statistic for one in listed}
-    found: dict[str, Sent] = {job: {} for job in declared}
+        wanted[job] = {measure.statistic for measure in listed}
+    sent: dict[str, Sent] = {job: {} for job in declared}
     for line, statistic in lines:
         metadata = statistic["_metadata"]
         job = metadata["job_name"]
@@ -295,9 +295,9 @@ def _sent(
                     f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {short(value)}, not a"
                     " number"
                 )
-            of_suffix = found[job].setdefault(metadata.get("suffix") or "", {})
+            of_suffix = sent[job].setdefault(metadata.get("suffix") or "", {})
             of_suffix.setdefault(name, []).append((metadata.get("time", 0) / 1000, value))
-    return found
+    return sent
 
 
 def _during(sent: Sent, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> Sent:
@@ -308,14 +308,14 @@ def _during(sent: Sent, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> Sent:
         for name in TRANSFERS:
             if is_number(statistic.get(name)):
                 spans.append((end_s - statistic[name], end_s))
-    found: Sent = {}
+    during: Sent = {}
     for suffix, of_suffix in sent.items():
         for name, points in of_suffix.items():
             inside: Points = []
             for low, high in spans:
-                inside += [one for one in points if low <= one[0] <= high]
-            found.setdefault(suffix, {})[name] = inside or points
-    return found
+                inside += [point for point in points if low <= point[0] <= high]
+            during.setdefault(suffix, {})[name] = inside or points
+    return during
 
 
 def _of_job(
@@ -379,8 +379,8 @@ def _value(measure: Measure, take: Callable[[Any], float | None], sent: Any) -> 
             and -LARGEST_INT <= (whole := round(value * measure.factor)) <= LARGEST_INT
         ):
             return whole
-        if measure.type == "float" and isfinite(found := round(float(value) * measure.factor, 6)):
-            return found
+        if measure.type == "float" and isfinite(number := round(float(value) * measure.factor, 6)):
+            return number
     except (ArithmeticError, ValueError):  # beyond what a float holds, or not finite on the way
         pass
     wanted = f"a whole number up to {LARGEST_INT}" if measure.type == "int" else "a finite number"

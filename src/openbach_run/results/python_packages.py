@@ -18,9 +18,9 @@ def python_packages() -> dict[str, str]:
     lock = LOCK.read_text(encoding="utf-8")
     locked = {*re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE)}
     # Names of directories: importlib.metadata would read each package's description.
-    found = (file.stem for place in sys.path for file in Path(place).glob("*.dist-info"))
-    parts = (name.lower().replace("_", "-").rpartition("-") for name in found)
-    there = {(name, number) for name, _, number in parts}
-    others = sorted(one for one in there - locked if one[0] in dict(locked))
+    folders = (file.stem for place in sys.path for file in Path(place).glob("*.dist-info"))
+    parts = (name.lower().replace("_", "-").rpartition("-") for name in folders)
+    installed = {(name, number) for name, _, number in parts}
+    others = sorted(package for package in installed - locked if package[0] in dict(locked))
     known = {"python_lock": hashlib.sha256(lock.encode()).hexdigest()[:16]}
     return {**known, **({"python_not_locked": ", ".join(map(" ".join, others))} if others else {})}

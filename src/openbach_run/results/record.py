@@ -63,7 +63,7 @@ NOT_LOCKED = "not_locked"
 OWN_PROGRAMS = "own_programs"
 """Another: the programs of a run that are its user's own, each with its SHA-256."""
 MOST_NAMED = 8
-"""How many packages that are not locked a note names; it counts the others."""
+"""The most packages that are not locked that a note names; it counts the others."""
 SHARED = ("identity", "packages", "declared")
 """Fields that most records of a campaign have in common; they are stored in shared/."""
 
@@ -179,7 +179,7 @@ class Record:
     None if there is no packet (the virtual engine's); `python_lock` and `python_not_locked`
     (python_packages.py). {} in older records."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """What jobs told in words, by column (a measure of the type `text`)."""
+    """Words that jobs have sent, by column (a measure of the type `text`)."""
 
     @property
     def finished(self) -> bool:
@@ -197,9 +197,8 @@ class Record:
         scenario = (self._command_words()[1:2] or ["-"])[0]
         words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
         if wrong := [word for word in words if word.startswith("-")]:
-            raise InputError(
-                f"{self.run_id}: {wrong[0]!r} is no scenario and no value, in {self.command!r}"
-            )
+            what = f"{wrong[0]!r} is no scenario and no value"
+            raise InputError(f"{self.run_id}: {what}, in {self.command!r}")
         return [*words, f"--seeds={self.seed},"]
 
     @property
@@ -208,10 +207,8 @@ class Record:
 
         Without them, a repeated run may differ.
         """
-        words = self._command_words()
-        return sorted(
-            {word.partition("=")[0] for word in words if word.startswith("--")} - {"--seeds"}
-        )
+        words = [word for word in self._command_words() if word.startswith("--")]
+        return sorted({word.partition("=")[0] for word in words} - {"--seeds"})
 
     def _command_words(self) -> list[str]:
         """Return the command's words as a shell reads them.
@@ -221,16 +218,14 @@ class Record:
         try:
             return shlex.split(self.command)
         except (ValueError, AttributeError) as error:
-            raise InputError(
-                f"{self.run_id}: its command {self.command!r} is none: {error}"
-            ) from error
+            what = f"its command {self.command!r} is none"
+            raise InputError(f"{self.run_id}: {what}: {error}") from error
 
     @property
     def clock(self) -> str:
         """Return the clock by the names of clock.py; older records have it only by their engine."""
-        return self.identity.get("clock") or (
-            VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL
-        )
+        by_engine = VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL
+        return self.identity.get("clock") or by_engine
 
 
 class Store:
@@ -390,9 +385,8 @@ class Store:
             if _wrong(fields) or fields["run_id"] != run_dir.stem:
                 return None
             # Many records have the same arguments: each text is in memory once.
-            fields["arguments"] = {
-                intern(name): intern(value) for name, value in fields["arguments"].items()
-            }
+            arguments = fields["arguments"].items()
+            fields["arguments"] = {intern(name): intern(value) for name, value in arguments}
             return Record(**fields)
         except (OSError, TypeError, ValueError, KeyError, AttributeError, DamagedRecord):
             return None
@@ -413,10 +407,8 @@ class _Shared:
     def put(self, fields: dict[str, Any]) -> str:
         """Store the fields if they are new, and return the name under which they are stored."""
         with self._lock:
-            same = (
-                *fields["identity"].items(),
-                *(id(value) for name, value in fields.items() if name != "identity"),
-            )
+            others = [id(value) for name, value in fields.items() if name != "identity"]
+            same = (*fields["identity"].items(), *others)
             if same not in self._names:
                 self._names[same] = self._put(fields), fields
             return self._names[same][0]
@@ -465,11 +457,12 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
     texts = *fields["arguments"].values(), *fields.get("texts", {}).values()
     if not all(type(value) is str for value in texts):
         return "an argument, or what a job told, is no text"
-    numbers = [one for one in (*fields["measures"].values(), fields.get("seed")) if one is not None]
+    every = (*fields["measures"].values(), fields.get("seed"))
+    numbers = [number for number in every if number is not None]
     # A table or a figure would fail far from here, and not name the record.
     if not all(map(run_files.is_number, numbers)):
         return "a measure is no number"
-    too_large = any(isinstance(one, int) and abs(one) > LARGEST for one in numbers)
+    too_large = any(isinstance(number, int) and abs(number) > LARGEST for number in numbers)
     return f"a number is more than {LARGEST}" if too_large else None
 
 
@@ -479,13 +472,15 @@ def _wrong_shared(fields: Any) -> str | None:
         {"declared": {}, **fields} if isinstance(fields, dict) else fields, SHARED_FIELDS
     ):
         return wrong
-    if not all(type(one) is str for one in (*fields["identity"].values(), *fields["packages"])):
+    if not all(type(text) is str for text in (*fields["identity"].values(), *fields["packages"])):
         return "identity and packages should be texts"
     for measures in fields.get("declared", {}).values():
-        for one in measures if isinstance(measures, list) else [None]:
+        for measure in measures if isinstance(measures, list) else [None]:
             # Only the column is required: the other fields have defaults.
             known = (
-                {**dict.fromkeys(MEASURE, ""), "factor": 1, **one} if isinstance(one, dict) else one
+                {**dict.fromkeys(MEASURE, ""), "factor": 1, **measure}
+                if isinstance(measure, dict)
+                else measure
             )
             if wrong := run_files.fields(known, {"column": str, **MEASURE}):
                 return f"declared: {wrong}"
@@ -498,24 +493,22 @@ def failures_in_words(failed: Iterable[Mapping[str, Any]]) -> str:
     `failed` are entries as the director leaves them; "" if there are none.
     """
     lines = []
-    for one in failed:
-        if "job" in one:
-            exit_code = one["exit_code"]
-            lines.append(
-                f"job {one['job']} on {one['entity']}: {one['status']}, exit code {exit_code}"
-            )
-            lines += [f"    {line}" for line in one["last_lines"]]
+    for failure in failed:
+        if "job" in failure:
+            job = f"job {failure['job']} on {failure['entity']}"
+            lines.append(f"{job}: {failure['status']}, exit code {failure['exit_code']}")
+            lines += [f"    {line}" for line in failure["last_lines"]]
         else:
-            where = "" if one["function"] is None else f"function {one['function']}: "
-            lines.append(f"{where}{one['error']}")
+            where = "" if failure["function"] is None else f"function {failure['function']}: "
+            lines.append(f"{where}{failure['error']}")
     return "\n".join(lines)
 
 
 def not_locked(records: Iterable[Record]) -> list[str]:
     """Return a sentence with the packages that are not debian.lock's; [] if there are none."""
     texts: set[str] = set()
-    for one in records:
-        texts.update(one.identity.get(NOT_LOCKED, "").split("; "))
+    for record in records:
+        texts.update(record.identity.get(NOT_LOCKED, "").split("; "))
     every = sorted(texts - {""})
     if not every:
         return []
@@ -573,10 +566,10 @@ def _wrong_statistic(
     """
     if wrong := run_files.fields(line, {"_metadata": dict}):
         return wrong
-    given = {**absent, **line["_metadata"]}
-    wrong = run_files.fields(given, metadata)
-    if not wrong and abs(given["time"]) > LATEST_MS:
-        wrong = f'"time" is {given["time"]}; at most {LATEST_MS} ms was expected'
+    completed = {**absent, **line["_metadata"]}
+    wrong = run_files.fields(completed, metadata)
+    if not wrong and abs(completed["time"]) > LATEST_MS:
+        wrong = f'"time" is {completed["time"]}; at most {LATEST_MS} ms was expected'
     return wrong and f"_metadata: {wrong}"
 
 

@@ -32,10 +32,10 @@ def write_runs(file: Path, runs: Iterable[tuple[Store, Iterable[str]]]) -> None:
     new = file.with_suffix(".new")
     with tarfile.open(new, "w:xz", format=tarfile.USTAR_FORMAT) as tar:
         for store, run_ids in runs:
-            for name, found in _files(store, sorted(run_ids)):
+            for name, data in _files(store, sorted(run_ids)):
                 member = tarfile.TarInfo(f"{store.directory.resolve().name}/{name}")
-                member.size = len(found)
-                tar.addfile(member, io.BytesIO(found))
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
     os.replace(new, file)
 
 

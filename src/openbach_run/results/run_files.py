@@ -79,8 +79,8 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
             f"{place}: {_kind(place) or error.strerror}; a regular file was expected"
         ) from error
     # Of the open file: what the path names may change between a check and the opening.
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(fd)
         raise DamagedRecord(
             f"{place}: {_kind(place) or 'a hard link'}; a regular file was expected"
@@ -111,14 +111,14 @@ def content(run_dir: Path, name: str) -> bytes:
     """
     try:
         with opened(run_dir, name) as file:
-            found = file.read(
+            data = file.read(
                 min(os.fstat(file.fileno()).st_size, FILE_LIMIT_BYTES) + 1
             )  # room is made for so many
     except FileNotFoundError:
-        found = _packed_content(run_dir, name)
-    if len(found) > FILE_LIMIT_BYTES:
+        data = _packed_content(run_dir, name)
+    if len(data) > FILE_LIMIT_BYTES:
         raise DamagedRecord(f"{run_dir / name}: larger than {FILE_LIMIT_BYTES >> 20} MiB")
-    return found
+    return data
 
 
 def _packed_content(run_dir: Path, name: str) -> bytes:
@@ -127,8 +127,8 @@ def _packed_content(run_dir: Path, name: str) -> bytes:
     try:
         with opened(run_dir, archive) as packed, gzip.GzipFile(fileobj=packed) as unpacked:
             if name in SERIES:
-                if found := unpacked.read(FILE_LIMIT_BYTES + 1):
-                    return found
+                if data := unpacked.read(FILE_LIMIT_BYTES + 1):
+                    return data
                 raise OSError("it is empty")  # `pack` makes none for an empty file
             with tarfile.open(
                 fileobj=unpacked, mode="r|"
@@ -166,25 +166,25 @@ def lines(run_dir: Path, name: str, check: Callable[[Any], str | None]) -> list[
     killed, is left out. Raises DamagedRecord.
     """
     try:
-        found = content(run_dir, name)
+        data = content(run_dir, name)
     except FileNotFoundError:
         return []
-    return checked(found, str(run_dir / name), 1, check)
+    return checked(data, str(run_dir / name), 1, check)
 
 
-def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | None]) -> list[Any]:
+def checked(data: bytes, place: str, first: int, check: Callable[[Any], str | None]) -> list[Any]:
     """Return the documents in the complete lines of a file; the first line has the number `first`.
 
     Raises DamagedRecord.
     """
     documents = []
     # A line without its end was being written when the guest was ended.
-    whole = found[: found.rfind(b"\n") + 1].split(b"\n")[:-1]
+    whole = data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]
     for number, line in enumerate(whole, first):
-        one = parsed(line, place, number)
-        if wrong := check(one):
+        value = parsed(line, place, number)
+        if wrong := check(value):
             raise DamagedRecord(f"{place}, line {number}: {wrong}")
-        documents.append(one)
+        documents.append(value)
     return documents
 
 
@@ -248,7 +248,7 @@ def fields(document: Any, types: Mapping[str, Any]) -> str | None:
             return f'has no "{name}"'
         if not _is_of(value, kind):
             kinds = kind if isinstance(kind, tuple) else (kind,)
-            wanted = " or ".join(one.__name__ for one in kinds)
+            wanted = " or ".join(kind.__name__ for kind in kinds)
             return f'"{name}" is {short(value)}; {wanted} was expected'
     return None
 
@@ -367,10 +367,10 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
         left = _left(folder, "", kept)
     except DamagedRecord:
         return
-    files = {name: found for name, found in sorted(left) if found}
+    files = {name: data for name, data in sorted(left) if data}
     for name in SERIES:
-        if found := files.pop(name, b""):
-            _write_bytes(run_dir, f"{name}.gz", gzip.compress(found, COMPRESSION, mtime=0))
+        if data := files.pop(name, b""):
+            _write_bytes(run_dir, f"{name}.gz", gzip.compress(data, COMPRESSION, mtime=0))
     _write_bytes(run_dir, PACKED, gzip.compress(_tar(files), COMPRESSION, mtime=0))
     # A directory's name ends with "/" and comes after its content, so it is empty by then.
     for name, _ in left:
@@ -381,10 +381,10 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
     """Return a tar archive of the files, without times and owners: it is always the same."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, found in files.items():
+        for name, data in files.items():
             member = tarfile.TarInfo(name)
-            member.size = len(found)
-            tar.addfile(member, io.BytesIO(found))
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
     return archive.getvalue()
 
 

@@ -56,12 +56,12 @@ def inventory(run_dir: Path) -> Inventory:
     """Return the hosts and networks that the run ran on. Raises DamagedRecord."""
     content = read(run_dir)
     try:
-        found = Inventory.from_dict(content["inventory"])
-        for host in found.hosts:
+        hosts = Inventory.from_dict(content["inventory"])
+        for host in hosts.hosts:
             for port in host.interfaces:
                 # This only checks the address: it raises ValueError for a wrong one.
                 IPv4Address(port.address.partition("/")[0])
-        return found
+        return hosts
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         text = f"{run_dir / FILE}: inventory: is none of this version ({error})"
         raise DamagedRecord(text) from error
@@ -90,10 +90,10 @@ def _faults(content: Any) -> Iterator[str]:
 def _of(content: Mapping[str, Any], name: str, at: str) -> Iterator[tuple[str, Any]]:
     """Yield each entry of a list with its place in the file; a single None if it is no list."""
     listed = content.get(name, [])
-    for number, one in enumerate(listed if isinstance(listed, list) else [None]):
-        yield f"{at}.{name}.{number}", one
+    for number, entry in enumerate(listed if isinstance(listed, list) else [None]):
+        yield f"{at}.{name}.{number}", entry
 
 
-def _older(one: Any) -> Any:
+def _older(part: Any) -> Any:
     """Return the fields with defaults for those that older runs lack."""
-    return {**LATER, **one} if isinstance(one, dict) else one
+    return {**LATER, **part} if isinstance(part, dict) else part

@@ -40,42 +40,44 @@ class Table:
         self.__dict__.update(texts, header=lines[0], rows=lines[1:])
 
 
-def figure(found: Estimate | None, digits: int = 2, form: str = "f", *, tail: bool = False) -> str:
+def figure(
+    estimate: Estimate | None, digits: int = 2, form: str = "f", *, tail: bool = False
+) -> str:
     """Return median and interval as `28.50 [28.41–28.77]`; a single seed has no interval.
 
     With `form` g, `digits` counts significant digits.
     """
-    return in_text(found, lambda value: f"{value:.{digits}{form}}", tail=tail)
+    return in_text(estimate, lambda value: f"{value:.{digits}{form}}", tail=tail)
 
 
-def in_text(found: Estimate | None, number: Callable[[float], str], *, tail: bool = False) -> str:
+def in_text(
+    estimate: Estimate | None, number: Callable[[float], str], *, tail: bool = False
+) -> str:
     """Return median and interval; `tail`: and the 90th percentile, `, p90 29.10 (to 81.40)`.
 
     Where all seeds gave the same digits it is one number.
     """
-    if found is None:
+    if estimate is None:
         return "–"
-    middle = number(found.median)
-    if found.low is None or found.high is None:
+    middle = number(estimate.median)
+    if estimate.low is None or estimate.high is None:
         return middle
-    if {middle} == {*map(number, found.span or (found.low, found.high))}:
+    if {middle} == {*map(number, estimate.span or (estimate.low, estimate.high))}:
         return middle
-    text = f"{middle} [{number(found.low)}–{number(found.high)}]"
-    if tail and found.p90 is not None and found.p90_high is not None:
-        text += f", p90 {number(found.p90)} (to {number(found.p90_high)})"
+    text = f"{middle} [{number(estimate.low)}–{number(estimate.high)}]"
+    if tail and estimate.p90 is not None and estimate.p90_high is not None:
+        text += f", p90 {number(estimate.p90)} (to {number(estimate.p90_high)})"
     return text
 
 
 def alike(shown: Iterable[tuple[str, bool]]) -> list[str]:
     """Return why figures have no brackets; with each is whether chance has a part in its cell."""
-    found = Counter(chance for text, chance in shown if text[-1:].isdigit())
-    told = ["no brackets: all seeds gave these digits"] if found[False] else []
-    if found[True]:
-        told.append(
-            f"no brackets in {found[True]} of the cells with chance: nothing random touched their"
-            " seeds"
-        )
-    return told
+    chances = Counter(chance for text, chance in shown if text[-1:].isdigit())
+    notes = ["no brackets: all seeds gave these digits"] if chances[False] else []
+    if chances[True]:
+        cells = f"no brackets in {chances[True]} of the cells with chance"
+        notes.append(f"{cells}: nothing random touched their seeds")
+    return notes
 
 
 def as_text(shown: Table) -> str:
@@ -83,28 +85,20 @@ def as_text(shown: Table) -> str:
     widths = _longest(shown)
 
     def text(line: list[str]) -> str:
-        cells = [
-            cell.ljust(width) if i < shown.labels else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
+        cells = []
+        for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            cells.append(cell.ljust(width) if i < shown.labels else cell.rjust(width))
         return "  ".join(cells).rstrip()
 
     rule = "  ".join("─" * width for width in widths)
-    return (
-        "\n".join(
-            [shown.title, "", text(shown.header), rule, *map(text, shown.rows), "", shown.note]
-        )
-        + "\n"
-    )
+    head = [shown.title, "", text(shown.header), rule]
+    return "\n".join([*head, *map(text, shown.rows), "", shown.note, ""])
 
 
 def _longest(shown: Table) -> list[int]:
     """Return the number of letters of the longest text in each column."""
-    lines = (shown.header, *shown.rows)
-    longest = []
-    for i in range(len(shown.header)):
-        longest.append(max(len(line[i]) for line in lines))
-    return longest
+    columns = zip(shown.header, *shown.rows, strict=True)
+    return [max(map(len, column)) for column in columns]
 
 
 class Markdown(str):
@@ -126,10 +120,9 @@ def plain(text: str) -> Markdown:
     """
     line = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
     line = MARKUP.sub(r"\\\g<0>", line)
-    line = BRACKETS.sub(lambda found: found[1] or f"\\{found[0]}", line)
-    return Markdown(
-        BLOCK.sub(lambda found: f"{found[1]}{found[2] or ''}\\{found[3] or found[4]}", line)
-    )
+    line = BRACKETS.sub(lambda match: match[1] or f"\\{match[0]}", line)
+    escaped = BLOCK.sub(lambda match: f"{match[1]}{match[2] or ''}\\{match[3] or match[4]}", line)
+    return Markdown(escaped)
 
 
 def as_markdown(shown: Table) -> str:
@@ -157,24 +150,15 @@ def as_latex(shown: Table) -> str:
     for i, length in enumerate(_longest(shown)):
         alignment = "l" if i < shown.labels else "r"
         columns.append(r"p{0.3\linewidth}" if length > LATEX_LINE else alignment)
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{shown.title.translate(LATEX)}}}",
-            r"\smallskip",
-            rf"\begin{{tabular}}{{{''.join(columns)}}}",
-            r"\toprule",
-            rows[0],
-            r"\midrule",
-            *rows[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\par\smallskip\footnotesize {shown.note.translate(LATEX)}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    title, note = shown.title.translate(LATEX), shown.note.translate(LATEX)
+    head, *body = rows
+    lines = [
+        *(r"\begin{table}", r"\centering", rf"\caption{{{title}}}", r"\smallskip"),
+        *(rf"\begin{{tabular}}{{{''.join(columns)}}}", r"\toprule", head, r"\midrule", *body),
+        *(r"\bottomrule", r"\end{tabular}", rf"\par\smallskip\footnotesize {note}"),
+        *(r"\end{table}", ""),
+    ]
+    return "\n".join(lines)
 
 
 def as_html(shown: Table) -> str:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from openbach_run.json_files import check_nesting
@@ -83,23 +83,16 @@ def refused_scenario(error: Malformed) -> Refusal:
     It is a refusal (400) where the backend itself would crash.
     """
     if error.status == 500:
-        return Refusal(
-            400, "Data of the Scenario are malformed", error_message={"error": str(error)}
-        )
+        message = {"error": str(error)}
+        return Refusal(400, "Data of the Scenario are malformed", error_message=message)
     answer = dict(error.answer)
     return Refusal(error.status, answer.pop("error"), **answer)
 
 
-def refuse(request: Request, refusal: Exception) -> JSONResponse:
-    """Return a refusal as a response."""
-    assert isinstance(refusal, Refusal)
-    return Json(refusal.answer, refusal.status)
-
-
 def services(request: Request) -> Services:
     """Return the services of the application that got a request."""
-    found: Services = request.app.state.services
-    return found
+    services: Services = request.app.state.services
+    return services
 
 
 async def json_body(request: Request) -> dict[str, Any]:
@@ -153,11 +146,26 @@ async def log_in(request: Request, services: Services, login: str, password: str
 
 def malformed(field: str) -> Refusal:
     """Return the refusal (400) of a body without a field, in the backend's words."""
-    return Refusal(
-        400,
-        f"POST data malformed: '{field}' missing",
-        msg=f"POST data malformed: '{field}' missing",
-    )
+    return refused_by_view(400, f"POST data malformed: '{field}' missing")
+
+
+def refused_by_view(status: int, text: str) -> Refusal:
+    """Return a refusal as the backend's views have it: their text is in `msg`, too."""
+    return Refusal(status, text, msg=text)
+
+
+def download(content: bytes, name: str, media_type: str, **headers: str) -> Response:
+    """Return a file that a browser stores under this name."""
+    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=media_type, headers=disposition | headers)
+
+
+def project_of(services: Services, name: str) -> dict[str, Any]:
+    """Return a project's document. Raises Refusal (404)."""
+    document = services.database.project(name)
+    if document is None:
+        raise not_found("Project", project_name=name)
+    return document
 
 
 With = Annotated[Services, Depends(services)]

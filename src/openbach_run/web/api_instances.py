@@ -17,7 +17,18 @@ from fastapi.responses import StreamingResponse
 
 from openbach_run.results import run_files
 from openbach_run.web import instances
-from openbach_run.web.answers import Body, Json, Refusal, Services, With, malformed, not_found
+from openbach_run.web.answers import (
+    Body,
+    Json,
+    Refusal,
+    Services,
+    With,
+    download,
+    malformed,
+    not_found,
+    project_of,
+    refused_by_view,
+)
 from openbach_run.web.index import is_drawable
 from openbach_run.web.store import LARGEST_ID, Row
 
@@ -48,15 +59,10 @@ def of_scenario(project: str, scenario: str, request: Request, services: With) -
 
 def _listed(services: Services, request: Request, project: str, scenario: str | None) -> Any:
     """Return instances in the form that the query asks for. Raises Refusal (404)."""
-    if services.database.project(project) is None:
-        raise not_found("Project", project_name=project)
+    project_of(services, project)
     limit, offset = _number(request, "limit"), _number(request, "offset")
-    rows = services.database.instances(
-        project,
-        scenario,
-        0 if limit is None or offset is None else offset,
-        -1 if limit is None else limit,
-    )
+    within = (0, -1) if limit is None else (offset or 0, limit)
+    rows = services.database.instances(project, scenario, *within)
     if "quiet" in request.query_params:
         return instances.shown_quietly(services, rows)
     # A project may have thousands, and each is read from its record.
@@ -104,9 +110,9 @@ def instance(number: int, request: Request, services: With) -> Any:
 def _files_count(services: Services, row: Row) -> dict[str, dict[str, int]]:
     """Return how many files the jobs have sent, by job and statistic."""
     counts: dict[str, dict[str, int]] = {}
-    for one in instances.measured(services, row):
-        for name in one["values"] if one["is_file"] else ():
-            of_job = counts.setdefault(one["job_name"], {})
+    for sent in instances.measured(services, row):
+        for name in sent["values"] if sent["is_file"] else ():
+            of_job = counts.setdefault(sent["job_name"], {})
             of_job[name] = of_job.get(name, 0) + 1
     return counts
 
@@ -155,8 +161,7 @@ def remove(number: int, services: With) -> None:
 @router.get("/scenario_instance/{number:int}/csv/")
 def download_csv(number: int, services: With) -> Response:
     """Return the statistics of an instance as a CSV file."""
-    headers = {"Content-Disposition": f'attachment; filename="scenario{number}.csv"'}
-    return Response(_csv(services, number), media_type="text/csv", headers=headers)
+    return download(_csv(services, number), f"scenario{number}.csv", "text/csv")
 
 
 def _csv(services: Services, number: int) -> bytes:
@@ -181,19 +186,19 @@ def download_archive(number: int, request: Request, services: With) -> Response:
     """
     contents = {f"scenario_instance_{number}.csv": _csv(services, number)}
     row = instances.find_instance(services, number)
-    for one in instances.measured(services, row):
-        for statistic in set(request.query_params.getlist(one["job_name"])) & one["values"].keys():
-            if one["is_file"] and (found := _stored(services, row, one["values"][statistic])):
-                folder = f"{one['job_name']}_({one['job_instance_id']}).{statistic}"
-                contents[f"{folder.replace('/', '_')}/{found[0]}"] = found[1]
+    for sent in instances.measured(services, row):
+        asked = set(request.query_params.getlist(sent["job_name"]))
+        for statistic in asked & sent["values"].keys():
+            if sent["is_file"] and (stored := _stored(services, row, sent["values"][statistic])):
+                folder = f"{sent['job_name']}_({sent['job_instance_id']}).{statistic}"
+                contents[f"{folder.replace('/', '_')}/{stored[0]}"] = stored[1]
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, content in contents.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-    headers = {"Content-Disposition": f'attachment; filename="scenario{number}.tar.gz"'}
-    return Response(packed.getvalue(), media_type="application/gzip", headers=headers)
+    return download(packed.getvalue(), f"scenario{number}.tar.gz", "application/gzip")
 
 
 def _stored(services: Services, row: Row, place: Any) -> tuple[str, bytes] | None:
@@ -215,17 +220,11 @@ def _job(services: Services, number: int) -> tuple[Row, dict[str, Any]]:
 
     Raises Refusal (404).
     """
-    row = (
-        services.database.row("SELECT owner FROM job WHERE id = ?", number)
-        if number <= LARGEST_ID
-        else None
-    )
-    if row is None:
-        raise not_found("Job Instance", job_instance_id=number)
-    owner = instances.find_instance(services, row["owner"])
-    for _, job in instances.jobs_in(instances.shown_instance(services, owner)):
-        if job["id"] == number:
-            return owner, dict(job)
+    if row := services.database.by_id("job", number):
+        owner = instances.find_instance(services, row["owner"])
+        for _, job in instances.jobs_in(instances.shown_instance(services, owner)):
+            if job["id"] == number:
+                return owner, dict(job)
     raise not_found("Job Instance", job_instance_id=number)
 
 
@@ -286,9 +285,7 @@ def change_job_instances(body: Body, services: With) -> dict[str, Any]:
             raise malformed("action")
         case "stop":
             numbers = body.get("job_instance_ids")
-            if not isinstance(numbers, list) or not all(
-                isinstance(number, int) for number in numbers
-            ):
+            if not isinstance(numbers, list) or {*map(type, numbers)} - {int, bool}:
                 raise malformed("job_instance_ids")
             for number in numbers:
                 _stop_job(services, number)
@@ -321,8 +318,7 @@ def change_job_instance(number: int, body: Body, services: With) -> dict[str, An
 
 def _unknown(action: object) -> Refusal:
     """Return the refusal (400) of an action that there is not."""
-    text = f"POST data malformed: unknown action '{action}' for this route"
-    return Refusal(400, text, msg=text)
+    return refused_by_view(400, f"POST data malformed: unknown action '{action}' for this route")
 
 
 def _stop_job(services: Services, number: int) -> None:
@@ -345,19 +341,22 @@ def statistic(number: int, request: Request, services: With) -> Any:
     """
     query = request.query_params
     owner, _ = _job(services, number)
-    lines = [one for one in instances.measured(services, owner) if one["job_instance_id"] == number]
+    lines = [
+        sent for sent in instances.measured(services, owner) if sent["job_instance_id"] == number
+    ]
     if "name" not in query:
         if "origin" in query:
-            return min((one["time"] for one in lines), default=None)
+            return min((line["time"] for line in lines), default=None)
         return {
-            "statistics": sorted(set().union(*(one["values"] for one in lines))),
-            "suffixes": sorted({one["suffix"] for one in lines if one.get("suffix")}),
+            "statistics": sorted(set().union(*(line["values"] for line in lines))),
+            "suffixes": sorted({line["suffix"] for line in lines if line.get("suffix")}),
         }
     name, suffix = query["name"], query.get("suffix")
     points = [
-        (one["time"], one["values"][name])
-        for one in lines
-        if is_drawable(one["values"].get(name)) and (suffix is None or one.get("suffix") == suffix)
+        (line["time"], line["values"][name])
+        for line in lines
+        if is_drawable(line["values"].get(name))
+        and (suffix is None or line.get("suffix") == suffix)
     ]
     return _series(request, name, points)
 

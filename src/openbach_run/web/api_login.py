@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from openbach_run.web import answers
-from openbach_run.web.answers import Body, Refusal, Services, With
+from openbach_run.web.answers import Body, Refusal, Services, With, refused_by_view
 from openbach_run.web.platform import VERSION
 from openbach_run.web.sessions import cookie_of
 
@@ -55,15 +55,13 @@ async def log_in(
         raise Refusal(422, "The local controller has one user; log in as that")
     for field in ("login", "password"):
         if not isinstance(body.get(field), str):
-            raise Refusal(
-                400, f"Missing login field '{field}'", msg=f"Missing login field '{field}'"
-            )
+            raise refused_by_view(400, f"Missing login field '{field}'")
     if user_of(request, services) is not None:
         text = "A user is already connected. Please logout first and then log back in."
-        raise Refusal(409, text, msg=text)
+        raise refused_by_view(409, text)
     cookie = await answers.log_in(request, services, body["login"], body["password"])
     if cookie is None:
-        raise Refusal(401, "Wrong Credentials", msg="Wrong Credentials")
+        raise refused_by_view(401, "Wrong Credentials")
     response.set_cookie(cookie_of(request.headers), cookie, httponly=True, samesite="strict")
     return profile(services, body["login"])
 

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from difflib import SequenceMatcher
+from operator import itemgetter
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found
+from openbach_run.web.answers import (
+    Body,
+    Refusal,
+    Services,
+    With,
+    malformed,
+    not_found,
+    project_of,
+    refused_by_view,
+)
 from openbach_run.web.platform import COLLECTOR, STARTED
 from openbach_run.web.replay import as_date
 
@@ -28,12 +38,12 @@ MAX_DELAY_MS = 10**12
 
 def project_of_agents(services: Services) -> dict[str, str]:
     """Return, by an agent's address, the first project with an entity on it."""
-    found: dict[str, str] = {}
+    projects: dict[str, str] = {}
     for name, document in services.database.projects().items():
         for entity in document["entity"]:
             if entity["agent"]:
-                found.setdefault(entity["agent"]["address"], name)
-    return found
+                projects.setdefault(entity["agent"]["address"], name)
+    return projects
 
 
 # Agents and collectors
@@ -42,11 +52,8 @@ def project_of_agents(services: Services) -> dict[str, str]:
 @router.get("/agent/")
 def agents(request: Request, services: With) -> list[dict[str, Any]]:
     """Return all agents; with `services` in the query, what runs on them."""
-    more = (
-        {"services": {"openbach_agent.service": "running"}, "errors": None}
-        if "services" in request.query_params
-        else {}
-    )
+    running = {"services": {"openbach_agent.service": "running"}, "errors": None}
+    more = running if "services" in request.query_params else {}
     projects = project_of_agents(services)
     known = [
         services.platform.agent(address, projects.get(address))
@@ -58,18 +65,17 @@ def agents(request: Request, services: With) -> list[dict[str, Any]]:
 @router.get("/agent/{address}/")
 def agent(address: str, services: With) -> dict[str, Any]:
     """Return the agent at an address. Raises Refusal (404)."""
-    found = services.platform.agent(address, project_of_agents(services).get(address))
-    if found is None:
+    described = services.platform.agent(address, project_of_agents(services).get(address))
+    if described is None:
         raise not_found("Agent", agent_address=address)
-    return found
+    return described
 
 
 @router.get("/agent/{address}/state/")
 def agent_state(address: str, services: With) -> dict[str, Any]:
     """Return the last operations on an agent. Raises Refusal (404)."""
     agent(address, services)
-    keys = ("assign_collector", "install", "log_severity", "uninstall")
-    return {key: DONE if key in ("install", "assign_collector") else None for key in keys}
+    return {"assign_collector": DONE, "install": DONE, "log_severity": None, "uninstall": None}
 
 
 @router.api_route("/agent/", methods=["POST"])
@@ -123,10 +129,10 @@ def jobs(request: Request, services: With) -> Any:
         if services.platform.host_at(query["address"]) is None:
             raise not_found("Agent", agent_address=query["address"])
         return {"agent": query["address"], "installed_jobs": services.platform.installed_jobs()}
-    found = [services.platform.job(name) for name in services.platform.packages]
-    if "string_to_search" in query:
-        return [job for job in found if job and _is_like(job["general"], query["string_to_search"])]
-    return found
+    described = list(services.platform.described.values())
+    if (text := query.get("string_to_search")) is not None:
+        return [job for job in described if _is_like(job["general"], text)]
+    return described
 
 
 def _is_like(general: dict[str, Any], searched: str) -> bool:
@@ -152,7 +158,7 @@ def install(body: Body) -> Any:
 @router.get("/job/{name}/")
 def job(name: str, request: Request, services: With) -> Any:
     """Return a job, or a part of it (`type` in the query). Raises Refusal (404, 400)."""
-    described = services.platform.job(name)
+    described = services.platform.described.get(name)
     if described is None:
         raise not_found("Job", job_name=name)
     match request.query_params.get("type", "json"):
@@ -165,16 +171,12 @@ def job(name: str, request: Request, services: With) -> Any:
         case "keywords":
             return {"job_name": name, "keywords": described["general"]["keywords"]}
         case "agents":
-            installed = name in {one["name"] for one in services.platform.installed_jobs()}
+            installed = name in {job["name"] for job in services.platform.installed_jobs()}
             hosts = services.platform.addresses.items() if installed else ()
             on = [{"agent__name": entity, "agent__address": address} for entity, address in hosts]
             return {"job_name": name, "installed_on": on}
         case kind:
-            raise Refusal(
-                400,
-                f"Data malformed: unknown type {kind}",
-                msg=f"Data malformed: unknown type {kind}",
-            )
+            raise refused_by_view(400, f"Data malformed: unknown type {kind}")
 
 
 @router.api_route("/job/{name}/", methods=["POST", "DELETE"])
@@ -189,23 +191,15 @@ def job_state(name: str, request: Request, services: With) -> dict[str, Any]:
     if "address" not in request.query_params:
         raise malformed("address")
     job(name, request, services)
-    return {
-        key: DONE if key == "install" else None
-        for key in ("install", "uninstall", "log_severity", "stat_policy")
-    }
+    return {"install": DONE, **dict.fromkeys(("uninstall", "log_severity", "stat_policy"))}
 
 
 @router.get("/statistics/{project}/")
 def statistics_names(project: str, services: With) -> dict[str, list[str]]:
     """Return the names of the statistics that each job says it sends."""
-    if services.database.project(project) is None:
-        raise not_found("Project", project_name=project)
-    found = {}
-    for name in services.platform.packages:
-        job = services.platform.job(name)
-        if job:
-            found[name] = sorted(one["name"] for one in job["statistics"])
-    return found
+    project_of(services, project)
+    described = services.platform.described.items()
+    return {name: sorted(map(itemgetter("name"), job["statistics"])) for name, job in described}
 
 
 # Logs

@@ -18,6 +18,7 @@ from openbach_run.web.answers import (
     With,
     malformed,
     not_found,
+    project_of,
     refused_scenario,
 )
 from openbach_run.web.api_login import profile, user_of
@@ -28,14 +29,6 @@ router = APIRouter()
 NAME_LENGTH = 500
 LIMIT = 1000
 """The most entities, networks or scenarios of a project that is imported."""
-
-
-def document_of(services: Services, project: str) -> dict[str, Any]:
-    """Return a project's document. Raises Refusal (404)."""
-    document = services.database.project(project)
-    if document is None:
-        raise not_found("Project", project_name=project)
-    return document
 
 
 def shown_project(services: Services, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,9 +47,7 @@ def shown_project(services: Services, name: str, document: Mapping[str, Any]) ->
 
 def shown_entity(services: Services, project: str, entity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entity as the API shows it."""
-    agent = (
-        services.platform.agent(entity["agent"]["address"], project) if entity["agent"] else None
-    )
+    agent = entity["agent"] and services.platform.agent(entity["agent"]["address"], project)
     return {
         "name": entity["name"],
         "description": entity["description"],
@@ -71,10 +62,8 @@ def shown_entity(services: Services, project: str, entity: Mapping[str, Any]) ->
 @router.get("/project/")
 def projects(services: With) -> list[dict[str, Any]]:
     """Return all projects."""
-    return [
-        shown_project(services, name, document)
-        for name, document in services.database.projects().items()
-    ]
+    documents = services.database.projects()
+    return [shown_project(services, name, document) for name, document in documents.items()]
 
 
 @router.post("/project/")
@@ -100,13 +89,13 @@ def add_project(body: Body, request: Request, services: With) -> dict[str, Any]:
         _register(
             services, name, body, {}, need_networks="ignore_topology" not in request.query_params
         )
-    return shown_project(services, name, document_of(services, name))
+    return shown_project(services, name, project_of(services, name))
 
 
 @router.get("/project/{name}/")
 def project(name: str, services: With) -> dict[str, Any]:
     """Return a project. Raises Refusal (404)."""
-    return shown_project(services, name, document_of(services, name))
+    return shown_project(services, name, project_of(services, name))
 
 
 @router.put("/project/{name}/")
@@ -117,15 +106,15 @@ def modify_project(name: str, body: Body, services: With) -> dict[str, Any]:
     """
     _check_name(body, name, "Project")
     with services.database.transaction():
-        _register(services, name, body, document_of(services, name), need_networks=False)
-    return shown_project(services, name, document_of(services, name))
+        _register(services, name, body, project_of(services, name), need_networks=False)
+    return shown_project(services, name, project_of(services, name))
 
 
 @router.delete("/project/{name}/", status_code=204)
 def delete_project(name: str, services: With) -> None:
     """Delete a project with its scenarios. Raises Refusal (404; 409 while its runs go on)."""
     with services.database.transaction():
-        document_of(services, name)
+        project_of(services, name)
         if name in {row["project"] for row in services.database.running()}:
             raise Refusal(409, "Trying to delete a Project with running scenarios", name=name)
         services.database.execute("DELETE FROM project WHERE name = ?", name)
@@ -135,10 +124,10 @@ def delete_project(name: str, services: With) -> None:
 def topology(name: str, body: Body, services: With) -> dict[str, Any]:
     """Rename a project's networks; the networks themselves are those of the inventory."""
     with services.database.transaction():
-        document = document_of(services, name)
-        given = body.get("networks")
+        document = project_of(services, name)
+        networks = body.get("networks")
         renamed = {}
-        for network in given if isinstance(given, list) else []:
+        for network in networks if isinstance(networks, list) else []:
             if _is_named(network):
                 renamed[network["address"]] = network["name"]
         of_entities = chain.from_iterable(entity["networks"] for entity in document["entity"])
@@ -174,11 +163,11 @@ def _register(
         networks = [
             _network(network, f"network.{index}") for index, network in enumerate(lists["network"])
         ]
-        hidden = [one for one in lists["hidden_network"] if isinstance(one, str)]
+        hidden = [name for name in lists["hidden_network"] if isinstance(name, str)]
         description = body.get("description")
         document = {
             "description": description if isinstance(description, str) else None,
-            "owners": [one for one in lists["owners"] if isinstance(one, str)],
+            "owners": [name for name in lists["owners"] if isinstance(name, str)],
             "entity": list(entities.values()),
             "network": networks,
             "hidden_network": hidden,
@@ -187,13 +176,12 @@ def _register(
         for index, scenario in enumerate(lists["scenario"]):
             services.database.put_scenario(name, _project_scenario(services, scenario, index))
     except _Malformed as error:
-        message = {
-            "error": "Project is malformed",
-            "section": error.section,
-            "message": error.message,
-        }
+        wrong = {"error": "Project is malformed", "section": error.section}
         raise Refusal(
-            400, "Data of the Project are malformed", project_name=name, error_message=message
+            400,
+            "Data of the Project are malformed",
+            project_name=name,
+            error_message={**wrong, "message": error.message},
         ) from None
 
 
@@ -225,11 +213,8 @@ def _entity(entity: Any, index: int, need_networks: bool) -> dict[str, Any]:
         raise _Malformed(
             at, f"Entry 'entity' should contain only dict values (found {type(entity)})"
         )
-    if (
-        not isinstance(entity.get("name"), str)
-        or not entity["name"]
-        or len(entity["name"]) > NAME_LENGTH
-    ):
+    name = entity.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH:
         raise _Malformed(at, "Entity data should contain the name of the entity to create.")
     if need_networks and "networks" not in entity:
         raise _Malformed(at, "Missing key 'networks'")
@@ -239,7 +224,7 @@ def _entity(entity: Any, index: int, need_networks: bool) -> dict[str, Any]:
     ]
     description = entity.get("description")
     return {
-        "name": entity["name"],
+        "name": name,
         "description": description if isinstance(description, str) else None,
         "networks": networks,
     }
@@ -258,9 +243,8 @@ def _network(network: Any, at: str) -> dict[str, str]:
 
 def _is_named(network: Any) -> bool:
     """Return whether a value from a client is a network with a name and an address."""
-    if not isinstance(network, dict):
-        return False
-    return all(isinstance(network.get(key), str) for key in ("name", "address"))
+    keys = ("name", "address")
+    return isinstance(network, dict) and all(isinstance(network.get(key), str) for key in keys)
 
 
 def _project_scenario(services: Services, sent: Any, index: int) -> Scenario:
@@ -287,18 +271,16 @@ def _project_scenario(services: Services, sent: Any, index: int) -> Scenario:
 @router.get("/project/{name}/entity/")
 def entities(name: str, services: With) -> list[dict[str, Any]]:
     """Return the entities of a project."""
-    return [
-        shown_entity(services, name, entity) for entity in document_of(services, name)["entity"]
-    ]
+    return [shown_entity(services, name, entity) for entity in project_of(services, name)["entity"]]
 
 
 @router.get("/project/{name}/entity/{entity}/")
 def entity(name: str, entity: str, services: With) -> dict[str, Any]:
     """Return an entity of a project. Raises Refusal (404)."""
-    for known in document_of(services, name)["entity"]:
-        if known["name"] == entity:
-            return shown_entity(services, name, known)
-    raise not_found("Entity", project_name=name, entity_name=entity)
+    by_name = {known["name"]: known for known in project_of(services, name)["entity"]}
+    if entity not in by_name:
+        raise not_found("Entity", project_name=name, entity_name=entity)
+    return shown_entity(services, name, by_name[entity])
 
 
 @router.post("/project/{name}/entity/")
@@ -320,8 +302,8 @@ def delete_entity(name: str, entity_name: str, services: With) -> dict[str, Any]
     """Delete an entity of a project; return the project."""
     entity(name, entity_name, services)
     with services.database.transaction():
-        document = document_of(services, name)
-        document["entity"] = [one for one in document["entity"] if one["name"] != entity_name]
+        document = project_of(services, name)
+        document["entity"] = [known for known in document["entity"] if known["name"] != entity_name]
         services.database.put_project(name, document)
     return project(name, services)
 
@@ -338,7 +320,7 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
     if agent and host is None:
         raise not_found("Agent", agent_address=address)
     # Its networks are those that the inventory gives the host.
-    default = {one["name"]: one for one in services.platform.default_project()["entity"]}
+    default = {entity["name"]: entity for entity in services.platform.default_project()["entity"]}
     try:
         # Its networks are not read: they are those of its host.
         added = _entity(body, 0, need_networks=False)
@@ -347,11 +329,11 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
     added["agent"] = {"address": address} if host else None
     added["networks"] = default[host]["networks"] if host else []
     with services.database.transaction():
-        document = document_of(services, project_name)
-        entities = {one["name"]: one for one in document["entity"]}
+        document = project_of(services, project_name)
+        entities = {entity["name"]: entity for entity in document["entity"]}
         if added["agent"] and any(
-            one["agent"] == added["agent"] and one["name"] != added["name"]
-            for one in entities.values()
+            entity["agent"] == added["agent"] and entity["name"] != added["name"]
+            for entity in entities.values()
         ):
             raise Refusal(409, f"The agent {address} is attached to another entity of this project")
         if len(entities) >= LIMIT:
@@ -379,21 +361,21 @@ def _check_name(body: Mapping[str, Any], name: str, kind: str) -> None:
 @router.get("/project/{name}/scenario/")
 def scenarios(name: str, services: With) -> list[dict[str, Any]]:
     """Return the scenarios of a project."""
-    document_of(services, name)
+    project_of(services, name)
     return list(services.database.scenarios(name).values())
 
 
 @router.post("/project/{name}/scenario/")
 def add_scenario(name: str, body: Body, services: With) -> dict[str, Any]:
     """Add a scenario to a project. Raises Refusal."""
-    document_of(services, name)
+    project_of(services, name)
     scenario = _parsed(services, body)
     with services.database.transaction():
         if services.database.scenario(name, scenario.name) is not None:
             raise Refusal(
                 409, "Trying to create an existing Scenario.", name=scenario.name, project=name
             )
-        document_of(services, name)
+        project_of(services, name)
         services.database.put_scenario(name, scenario)
     return scenario.as_stored()
 
@@ -401,11 +383,11 @@ def add_scenario(name: str, body: Body, services: With) -> dict[str, Any]:
 @router.get("/project/{name}/scenario/{scenario}/")
 def scenario(name: str, scenario: str, services: With) -> dict[str, Any]:
     """Return a scenario of a project. Raises Refusal (404)."""
-    document_of(services, name)
-    found = services.database.scenarios(name).get(scenario)
-    if found is None:
+    project_of(services, name)
+    row = services.database.scenarios(name).get(scenario)
+    if row is None:
         raise not_found("Scenario", scenario_name=scenario, project_name=name)
-    return found
+    return row
 
 
 @router.put("/project/{name}/scenario/{scenario_name}/")
@@ -415,7 +397,7 @@ def modify_scenario(name: str, scenario_name: str, body: Body, services: With) -
     scenario(name, scenario_name, services)
     modified = _parsed(services, body)
     with services.database.transaction():
-        document_of(services, name)
+        project_of(services, name)
         services.database.put_scenario(name, modified)
     return modified.as_stored()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from openbach_run.web import (
     page_results,
     page_runs,
 )
-from openbach_run.web.answers import Json, Refusal, Services, refuse
+from openbach_run.web.answers import Json, Refusal, Services
 from openbach_run.web.guard import Guard, TooLarge, too_large
 from openbach_run.web.index import Index
 from openbach_run.web.launcher import Launcher, MakeEngine
@@ -98,17 +98,8 @@ def make_app(
     app.mount("/page/static", StaticFiles(directory=STATIC))
     if web_ui is not None:
         add_web_ui(app, web_ui)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _no_route)
-    app.add_exception_handler(RequestValidationError, _no_number)
-    app.add_exception_handler(InputError, _bad_input)
-    app.add_exception_handler(TooLarge, lambda request, error: too_large())
-    app.add_exception_handler(SetupError, _no_engine)
-    app.add_exception_handler(TooMany, _too_many)
-    app.add_exception_handler(sqlite3.Error, _no_database)
-    app.add_exception_handler(
-        ClientDisconnect, lambda request, error: Response(status_code=400)
-    )  # nobody reads it
+    for kind, answer in ANSWERS.items():
+        app.add_exception_handler(kind, answer)
     # Around all of it: files and errors are guarded, too.
     app.add_middleware(Guard, sessions=sessions, local=local)
     return app
@@ -126,9 +117,8 @@ def add_web_ui(app: FastAPI, folder: Path) -> None:
     @app.get("/app/{rest:path}")
     def web_ui() -> HTMLResponse:
         """Return the one page of the web UI, with a link back to ours."""
-        return HTMLResponse(
-            BODY.sub(lambda found: found[0] + BACK, index.read_text(encoding="utf-8"), count=1)
-        )
+        text = index.read_text(encoding="utf-8")
+        return HTMLResponse(BODY.sub(lambda match: match[0] + BACK, text, count=1))
 
     app.mount("/", StaticFiles(directory=folder))
 
@@ -145,9 +135,9 @@ def begin_project(database: Database, platform: Platform, scenarios: Sequence[Sc
 def _refused(request: Request, error: Exception) -> Response:
     """Return a refusal as a page or as JSON."""
     assert isinstance(error, Refusal)
-    return (
-        told(request, error.status, str(error)) if wants_page(request) else refuse(request, error)
-    )
+    if wants_page(request):
+        return told(request, error.status, str(error))
+    return Json(error.answer, error.status)
 
 
 def _no_route(request: Request, error: Exception) -> Response:
@@ -155,44 +145,36 @@ def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if wants_page(request):
         return told(request, error.status_code, f"There is no page {request.url.path}")
-    return JSONResponse(
-        {"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code
-    )
-
-
-def _bad_input(request: Request, error: Exception) -> Response:
-    """Return what is wrong with what a client has sent."""
-    return _said(request, 422, str(error))
-
-
-def _no_number(request: Request, error: Exception) -> Response:
-    """Return the answer to an address with another text where an id should be."""
-    return _said(request, 404, f"{request.url.path}: not a number that could be an id")
-
-
-def _too_many(request: Request, error: Exception) -> Response:
-    """Return the answer to a client that tries passwords too fast."""
-    text = (
-        "Too many wrong passwords from this address; try again in some seconds, or use the token"
-        " that serve printed"
-    )
-    return _said(request, 429, text, msg=text)
-
-
-def _no_engine(request: Request, error: Exception) -> Response:
-    """Return why no engine could be made."""
-    return _said(request, 503, str(error))
-
-
-def _no_database(request: Request, error: Exception) -> Response:
-    """Return what is wrong with the database."""
-    return _said(request, 503, f"{DATABASE} in the results directory: {error}")
+    words = f"{request.method} {request.url.path}: {error.detail}"
+    return JSONResponse({"error": words}, error.status_code)
 
 
 def _said(request: Request, status: int, words: str, **more: str) -> Response:
     """Return an error as a page for a browser, and as JSON for any other client."""
-    return (
-        told(request, status, words)
-        if wants_page(request)
-        else Json({"error": words, **more}, status)
-    )
+    if wants_page(request):
+        return told(request, status, words)
+    return Json({"error": words, **more}, status)
+
+
+TOO_MANY = (
+    "Too many wrong passwords from this address; try again in some seconds, or use the token that"
+    " serve printed"
+)
+NO_NUMBER = "not a number that could be an id"
+ANSWERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
+    Refusal: _refused,
+    HTTPException: _no_route,
+    RequestValidationError: lambda request, error: _said(
+        request, 404, f"{request.url.path}: {NO_NUMBER}"
+    ),
+    InputError: lambda request, error: _said(request, 422, str(error)),
+    TooLarge: lambda request, error: too_large(),
+    SetupError: lambda request, error: _said(request, 503, str(error)),
+    TooMany: lambda request, error: _said(request, 429, TOO_MANY, msg=TOO_MANY),
+    sqlite3.Error: lambda request, error: _said(
+        request, 503, f"{DATABASE} in the results directory: {error}"
+    ),
+    # Nobody reads this one.
+    ClientDisconnect: lambda request, error: Response(status_code=400),
+}
+"""Answers to a request, by the error that it ended with."""

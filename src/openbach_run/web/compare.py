@@ -7,7 +7,6 @@ cell>`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -58,38 +57,33 @@ def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]
 
     Each has a label that tells it from the others.
     """
-    found: list[Item] = []
+    items: list[Item] = []
     # Once each, in the order of the address.
     for kind, text in dict.fromkeys(words):
-        one = (_cell if kind == "cell" else _run)(services, text) if len(found) < MOST else None
-        if one is not None:
-            found.append(one)
-    names = differences(found)
-    labelled = [replace(one, label=_label(one, names)) for one in found]
+        item = (_cell if kind == "cell" else _run)(services, text) if len(items) < MOST else None
+        if item is not None:
+            items.append(item)
+    names = differences(items)
+    labelled = [replace(item, label=_label(item, names)) for item in items]
     # Two runs of one cell in different folders have the same values and seed.
-    often = [one.label for one in labelled]
-    return [_told_apart(one) if often.count(one.label) > 1 else one for one in labelled]
+    often = [item.label for item in labelled]
+    return [_told_apart(item) if often.count(item.label) > 1 else item for item in labelled]
 
 
-def _told_apart(one: Item) -> Item:
+def _told_apart(item: Item) -> Item:
     """Return the item with the end of its name in the address added to its label."""
-    text = one.word.partition("=")[2]
-    return replace(one, label=f"{one.label} ({text.partition('/')[2][-24:]})")
+    text = item.word.partition("=")[2]
+    return replace(item, label=f"{item.label} ({text.partition('/')[2][-24:]})")
 
 
 def _run(services: Services, text: str) -> Item | None:
     """Return the run `<folder>/<run_id>` as an item, or None."""
     folder, _, run_id = text.partition("/")
-    rows = services.database.rows(
-        "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE"
-        " folder = ? AND run_id = ?",
-        folder,
-        run_id,
+    sql = f"{result_sets.RUNS} WHERE folder = ? AND run_id = ?"
+    runs = tuple(map(result_sets.Run._make, services.database.rows(sql, folder, run_id)))
+    return (
+        _item(services, f"run={text}", f"/page/run/{text}", runs, is_cell=False) if runs else None
     )
-    if not rows:
-        return None
-    runs = tuple(map(result_sets.Run._make, rows))
-    return _item(services, f"run={text}", f"/page/run/{text}", runs[0].cell, runs, is_cell=False)
 
 
 def _cell(services: Services, text: str) -> Item | None:
@@ -100,79 +94,65 @@ def _cell(services: Services, text: str) -> Item | None:
         return None
     of_cell = [run for run in result_sets.runs_of(services, item) if run.cell == row["id"]]
     runs = tuple(sorted(of_cell, key=lambda run: run.seed))
-    return (
-        _item(
-            services, f"cell={text}", f"/page/set/{item}/cell/{key}", row["id"], runs, is_cell=True
-        )
-        if runs
-        else None
-    )
+    href = f"/page/set/{item}/cell/{key}"
+    return _item(services, f"cell={text}", href, runs, is_cell=True) if runs else None
 
 
 def _item(
-    services: Services,
-    word: str,
-    href: str,
-    cell: int,
-    runs: tuple[result_sets.Run, ...],
-    *,
-    is_cell: bool,
+    services: Services, word: str, href: str, runs: tuple[result_sets.Run, ...], *, is_cell: bool
 ) -> Item:
     """Return an item without its label, which depends on the others."""
-    row = services.database.row('SELECT scenario, "values" FROM cell WHERE id = ?', cell)
-    assert row is not None
-    return Item(word, href, "", row["scenario"], json.loads(row["values"]), runs, is_cell)
+    cell = services.index.cells_by_id([runs[0].cell])[runs[0].cell]
+    return Item(word, href, "", cell.scenario, cell.values, runs, is_cell)
 
 
-def _label(one: Item, names: Sequence[str]) -> str:
+def _label(item: Item, names: Sequence[str]) -> str:
     """Return a label of the values that tell an item from the others; at most five of them."""
-    parts = [one.values.get(name, "–") for name in names if name != "scenario"][:5]
+    parts = [item.values.get(name, "–") for name in names if name != "scenario"][:5]
     if "scenario" in names:
-        parts.insert(0, one.scenario)
-    if not one.is_cell:
-        parts.append(f"seed {one.runs[0].seed}")
-    return " ".join(parts) or one.scenario
+        parts.insert(0, item.scenario)
+    if not item.is_cell:
+        parts.append(f"seed {item.runs[0].seed}")
+    return " ".join(parts) or item.scenario
 
 
 def differences(items: Sequence[Item]) -> list[str]:
     """Return the names of settings that differ; `scenario` first if there are several."""
-    found = ["scenario"] if len({one.scenario for one in items}) > 1 else []
-    for name in dict.fromkeys(chain.from_iterable(one.values for one in items)):
-        if len({one.values.get(name) for one in items}) > 1:
-            found.append(name)
-    return found
+    names = ["scenario"] if len({item.scenario for item in items}) > 1 else []
+    for name in dict.fromkeys(chain.from_iterable(item.values for item in items)):
+        if len({item.values.get(name) for item in items}) > 1:
+            names.append(name)
+    return names
 
 
 def are_paired(services: Services, items: Sequence[Item]) -> bool:
     """Return whether the items' seeds pair: all of their runs are in virtual time."""
-    ended = {(run.folder, run.run_id) for one in items for run in one.runs if run.row is not None}
-    found = [Store(services.launcher.results / folder).load(name) for folder, name in ended]
-    return all(record is None or record.clock == VIRTUAL for record in found)
+    ended = {(run.folder, run.run_id) for item in items for run in item.runs if run.row is not None}
+    records = [Store(services.launcher.results / folder).load(name) for folder, name in ended]
+    return all(record is None or record.clock == VIRTUAL for record in records)
 
 
 def warnings(items: Sequence[Item], *, paired: bool = True) -> list[str]:
     """Return what a reader has to know before believing a difference."""
-    names, found = differences(items), []
+    names, texts = differences(items), []
     for name in AMOUNTS:
         if name in names:
-            values = ", ".join(dict.fromkeys(one.values.get(name, "none") for one in items))
-            found.append(
-                f"{name} differs ({values}): the measures are not of the same amount of work"
-            )
+            values = ", ".join(dict.fromkeys(item.values.get(name, "none") for item in items))
+            what = "the measures are not of the same amount of work"
+            texts.append(f"{name} differs ({values}): {what}")
     if "scenario" in names:
-        found.append(
-            f"the scenarios differ ({', '.join(dict.fromkeys(one.scenario for one in items))})"
-        )
-    seeds = [tuple(one.seeds) for one in items]
+        scenarios = dict.fromkeys(item.scenario for item in items)
+        texts.append(f"the scenarios differ ({', '.join(scenarios)})")
+    seeds = [tuple(item.seeds) for item in items]
     if len(set(seeds)) > 1 and paired:
-        lists = [", ".join(map(str, one)) for one in dict.fromkeys(seeds)]
-        shown = "; ".join(one or "none" for one in lists)
-        found.append(
+        lists = [", ".join(map(str, several)) for several in dict.fromkeys(seeds)]
+        shown = "; ".join(listed or "none" for listed in lists)
+        texts.append(
             f"the seeds differ ({shown}): only the seeds that two have in common are paired"
         )
-    if any(one.failed for one in items):
-        found.append("some runs failed: what is left may be the easier part")
-    return found
+    if any(item.failed for item in items):
+        texts.append("some runs failed: what is left may be the easier part")
+    return texts
 
 
 @dataclass(frozen=True)
@@ -192,43 +172,40 @@ def ratios(
     services: Services, items: Sequence[Item], base: int, *, paired: bool = True
 ) -> list[Ratios]:
     """Return the ratios of every measure that the item number `base` and another one have."""
-    runs = chain.from_iterable(one.runs for one in items)
+    runs = chain.from_iterable(item.runs for item in items)
     # A run that failed was cut short: its measures say nothing.
-    rows = [run.row for run in runs if run.row is not None and run.finished]
-    marks = ",".join("?" * len(rows))
-    by_row: dict[int, dict[str, float]] = {}
-    for one in services.database.rows(f"SELECT * FROM measured WHERE run IN ({marks})", *rows):
-        by_row.setdefault(one["run"], {})[one["name"]] = one["value"]
+    by_row = result_sets.measured_by(services, [run for run in runs if run.finished])
     words = {row["name"]: dict(row) for row in services.database.rows("SELECT * FROM measure")}
-    there: set[str] = set().union(*by_row.values())
+    measured: set[str] = set().union(*by_row.values())
     # The usual measure first, then those of which it is said what is better.
     names = sorted(
-        there, key=lambda name: (name != USUAL, not (name in words and words[name]["better"]), name)
+        measured,
+        key=lambda name: (name != USUAL, not (name in words and words[name]["better"]), name),
     )
-    found = []
+    table = []
     for name in names:
-        of_items = [_by_seed(one, name, by_row) for one in items]
-        told = words.get(name, {"words": name, "better": ""})
+        of_items = [_by_seed(item, name, by_row) for item in items]
+        about = words.get(name, {"words": name, "better": ""})
         whole = of_items[base]
         estimates = [
             None
             if number == base
-            else (ratio(one, whole) if paired else unpaired(one.values(), whole.values()))
-            for number, one in enumerate(of_items)
+            else (ratio(values, whole) if paired else unpaired(values.values(), whole.values()))
+            for number, values in enumerate(of_items)
         ]
         if any(estimates):
-            medians = [median(one.values()) if one else None for one in of_items]
-            found.append(Ratios(told["words"], told["better"], medians, estimates))
-    return found
+            medians = [median(values.values()) if values else None for values in of_items]
+            table.append(Ratios(about["words"], about["better"], medians, estimates))
+    return table
 
 
-def _by_seed(one: Item, name: str, by_row: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
+def _by_seed(item: Item, name: str, by_row: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
     """Return a measure of an item's runs by their seed; `by_row` has the measures of each run."""
-    found = {}
-    for run in one.runs:
+    values = {}
+    for run in item.runs:
         if run.row is not None and name in by_row.get(run.row, ()):
-            found[run.seed] = by_row[run.row][name]
-    return found
+            values[run.seed] = by_row[run.row][name]
+    return values
 
 
 def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[Curve]:
@@ -238,22 +215,19 @@ def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[
     item, it has those of all its seeds.
     """
     named = []
-    for one in items:
-        for run in _drawn_runs(items, one, seed):
-            found = curves_of(
-                find_run(services, run.folder, run.run_id).place, services.platform.packages
-            )
-            alone = len(items) == 1 and not one.is_cell
-            label = (
-                "" if alone else f"{one.label} seed {run.seed}" if len(items) == 1 else one.label
-            )
-            named.append((label, found))
+    for item in items:
+        for run in _drawn_runs(items, item, seed):
+            place = find_run(services, run.folder, run.run_id).place
+            label = item.label
+            if len(items) == 1:
+                label = f"{label} seed {run.seed}" if item.is_cell else ""
+            named.append((label, curves_of(place, services.platform.packages)))
     return overlaid(named)
 
 
 def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
     """Return the seed whose curves are drawn for cells; None for no cell with finished runs."""
-    cells = [set(one.seeds) for one in items if one.is_cell and one.seeds]
+    cells = [set(item.seeds) for item in items if item.is_cell and item.seeds]
     if not cells:
         return None
     common = set.intersection(*cells)
@@ -261,10 +235,10 @@ def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
     return seed if seed in set.union(*cells) else min(common or cells[0])
 
 
-def _drawn_runs(items: Sequence[Item], one: Item, seed: int | None) -> list[result_sets.Run]:
+def _drawn_runs(items: Sequence[Item], item: Item, seed: int | None) -> list[result_sets.Run]:
     """Return the runs of an item whose curves are drawn."""
-    ended = [run for run in one.runs if run.row is not None]
-    if not one.is_cell:
+    ended = [run for run in item.runs if run.row is not None]
+    if not item.is_cell:
         return ended[:1]
     if len(items) == 1 and seed is None:
         return ended[:MOST]
@@ -278,7 +252,7 @@ def settings(items: Sequence[Item]) -> tuple[list[tuple[str, list[str]]], list[t
     differ = []
     for name in names:
         is_scenario = name == "scenario"
-        values = [one.scenario if is_scenario else one.values.get(name, "–") for one in items]
+        values = [item.scenario if is_scenario else item.values.get(name, "–") for item in items]
         differ.append((name, values))
     first: Mapping[str, Any] = items[0].values if items else {}
     return differ, [(name, value) for name, value in first.items() if name not in names]

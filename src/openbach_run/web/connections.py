@@ -48,9 +48,10 @@ class Connection(H11Protocol):
         self.since_s = self.loop.time()
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            waiting = [one for one in self.connections if isinstance(one, Connection) and one.waits]
+            clients = [each for each in self.connections if isinstance(each, Connection)]
             # The new client waits itself, so there is always one.
-            min(waiting, key=lambda one: one.since_s).give_up()
+            waiting = filter(lambda client: client.waits, clients)
+            min(waiting, key=lambda client: client.since_s).give_up()
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -135,16 +136,13 @@ def connections_for(workers: int) -> int:
     """
     reserved = RESERVED_FILES + FILES_PER_WORKER * workers
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = soft
-    if soft != resource.RLIM_INFINITY and soft < reserved + CONNECTIONS:
-        files = (
-            reserved + CONNECTIONS
-            if hard == resource.RLIM_INFINITY
-            else min(hard, reserved + CONNECTIONS)
-        )
+    wanted = reserved + CONNECTIONS
+    files = wanted if soft == resource.RLIM_INFINITY else soft
+    if files < wanted:
+        files = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
         # Up to the hard limit this needs no rights.
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    left = CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, files - reserved)
+    left = min(CONNECTIONS, files - reserved)
     if left < FEWEST_CONNECTIONS:
         raise InputError(
             f"this process may open {files} files; {workers} guests and the server need"
@@ -172,10 +170,8 @@ class FewLines(logging.Filter):
             return False
         self._seen[key] = now_s, 0
         if silent:
-            record.msg, record.args = (
-                f"{record.getMessage()} (and {silent} times more before)",
-                None,
-            )
+            record.msg = f"{record.getMessage()} (and {silent} times more before)"
+            record.args = None
         return True
 
 

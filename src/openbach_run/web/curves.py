@@ -64,7 +64,7 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
                 times_s, values = points.setdefault((name, *labels), ([], []))
                 times_s.append(time_s)
                 values.append(float(value))
-    found = []
+    curves = []
     for (name, job, agent, suffix), (times_s, values) in points.items():
         # What is sent once or twice in a run is a figure, and no curve.
         if len(set(times_s)) >= FEWEST:
@@ -75,8 +75,8 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
             # Seven digits are more than a screen shows, and half of what a float would take in
             # JSON.
             in_unit = [float(f"{value * measure.factor:.7g}") for value in values[::step]]
-            found.append(Curve(measure.words, label, times_s[::step], in_unit))
-    return sorted(found, key=lambda curve: rank(curve.plot))
+            curves.append(Curve(measure.words, label, times_s[::step], in_unit))
+    return sorted(curves, key=lambda curve: rank(curve.plot))
 
 
 def rank(plot: str) -> tuple[int, bool, str]:
@@ -99,13 +99,13 @@ def overlaid(named: Sequence[tuple[str, Sequence[Curve]]]) -> list[Curve]:
     A line has its run's name, and its own label only if the run has several lines in that plot.
     With an empty name it keeps its own label.
     """
-    found = []
+    lines = []
     for number, (name, curves) in enumerate(named):
         for curve in curves:
             alone = sum(other.plot == curve.plot for other in curves) == 1
             label = curve.line if not name else name if alone else f"{name}: {curve.line}"
-            found.append(replace(curve, line=label, run=number))
-    return sorted(found, key=lambda curve: rank(curve.plot))
+            lines.append(replace(curve, line=label, run=number))
+    return sorted(lines, key=lambda curve: rank(curve.plot))
 
 
 def from_first(curves: Sequence[Curve]) -> list[Curve]:
@@ -119,11 +119,12 @@ def from_first(curves: Sequence[Curve]) -> list[Curve]:
         # Goodput is group 0: False is less than True, so its time is preferred.
         mine = (rank(curve.plot)[0] != 0, curve.times_s[0])
         begin_s[curve.run] = min(begin_s.get(curve.run, mine), mine)
-    found = []
-    for one in curves:
-        _, start_s = begin_s[one.run]
-        found.append(replace(one, times_s=[round(time_s - start_s, 6) for time_s in one.times_s]))
-    return found
+    moved = []
+    for curve in curves:
+        _, start_s = begin_s[curve.run]
+        times_s = [round(time_s - start_s, 6) for time_s in curve.times_s]
+        moved.append(replace(curve, times_s=times_s))
+    return moved
 
 
 def as_json(curves: Sequence[Curve]) -> dict[str, Any]:
@@ -133,11 +134,8 @@ def as_json(curves: Sequence[Curve]) -> dict[str, Any]:
         line = {"line": curve.line, "run": curve.run, "t": curve.times_s, "v": curve.values}
         plots.setdefault(curve.plot, []).append(line)
     first = first_plots(curves)
-    return {
-        "plots": [
-            {"name": name, "first": name in first, "lines": lines} for name, lines in plots.items()
-        ]
-    }
+    lines_of = plots.items()
+    return {"plots": [{"name": n, "first": n in first, "lines": lines} for n, lines in lines_of]}
 
 
 def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
@@ -163,16 +161,13 @@ def cut(
 
     Lines that are hidden are left out.
     """
-    found = []
+    parts = []
     for curve in curves:
         if (not plots or curve.plot in plots) and curve.line not in hidden:
-            kept = [
-                (t, v)
-                for t, v in zip(curve.times_s, curve.values, strict=True)
-                if from_s <= t <= to_s
-            ]
-            found.append(replace(curve, times_s=[t for t, _ in kept], values=[v for _, v in kept]))
-    return [curve for curve in found if curve.times_s]
+            points = zip(curve.times_s, curve.values, strict=True)
+            kept = [(t, v) for t, v in points if from_s <= t <= to_s]
+            parts.append(replace(curve, times_s=[t for t, _ in kept], values=[v for _, v in kept]))
+    return [curve for curve in parts if curve.times_s]
 
 
 def drawn(curves: Sequence[Curve], kind: str) -> bytes:
@@ -191,30 +186,22 @@ def drawn(curves: Sequence[Curve], kind: str) -> bytes:
         figure = Figure(figsize=(WIDTH_IN, 0.6 + 2.2 * max(1, len(names))))
         axes = figure.subplots(max(1, len(names)), sharex=True, squeeze=False)[:, 0]
         for place, name in zip(axes, names, strict=False):
-            here = [one for one in curves if one.plot == name]
+            here = [curve for curve in curves if curve.plot == name]
             for number, curve in enumerate(here):
-                own = [one for one in here[:number] if one.run == curve.run]
+                own = [other for other in here[:number] if other.run == curve.run]
                 # With several runs a colour for each run, else a colour for each line.
-                which, style = (
-                    (curve.run, len(own)) if any(one.run for one in curves) else (number, 0)
-                )
-                colour, dashes = (
-                    COLOURS[1:][which % (len(COLOURS) - 1)],
-                    STYLES[style % len(STYLES)],
-                )
-                place.plot(
-                    curve.times_s,
-                    curve.values,
-                    color=colour,
-                    linestyle=dashes,
-                    label=curve.line,
-                    linewidth=1,
-                )
+                several = any(curve.run for curve in curves)
+                which, style = (curve.run, len(own)) if several else (number, 0)
+                look = {
+                    "color": COLOURS[1:][which % (len(COLOURS) - 1)],
+                    "linestyle": STYLES[style % len(STYLES)],
+                }
+                place.plot(curve.times_s, curve.values, label=curve.line, linewidth=1, **look)
             place.set_ylabel(name)
             place.legend()
         axes[-1].set_xlabel("time (s)")
-        made = io.BytesIO()
+        image = io.BytesIO()
         figure.savefig(
-            made, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=200
+            image, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=200
         )
-    return made.getvalue()
+    return image.getvalue()

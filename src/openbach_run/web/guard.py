@@ -93,9 +93,8 @@ class Guard:
         """Return the answer to a request that is not let through, or None."""
         host = headers.get("host", "")
         if self._local and _name(host) not in LOCAL_NAMES:
-            return JSONResponse(
-                {"error": f"this server serves this machine only, not {host[:100]}"}, 403
-            )
+            text = f"this server serves this machine only, not {host[:100]}"
+            return JSONResponse({"error": text}, 403)
         if scope["method"] not in SAFE and not _from_our_page(headers, host):
             return JSONResponse({"error": "this request comes from a page of another site"}, 403)
         # The announced length is refused at once; what really comes is counted while it comes.
@@ -105,11 +104,8 @@ class Guard:
         query = QueryParams(scope["query_string"])
         if scope["method"] == "GET" and self._sessions.is_token(query.get("token", "")):
             return self._entered(scope["path"], query, headers)
-        if (
-            scope["path"] in OPEN_PATHS
-            or scope["path"].startswith("/page/static/")
-            or self._has_session(headers)
-        ):
+        is_open = scope["path"] in OPEN_PATHS or scope["path"].startswith("/page/static/")
+        if is_open or self._has_session(headers):
             return None
         # A browser is led to the form; a program is told.
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
@@ -137,9 +133,8 @@ class Guard:
 def cookies(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the cookies of a request by name; {} if they cannot be read."""
     try:
-        return {
-            name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()
-        }
+        morsels = SimpleCookie(headers.get("cookie", "")).items()
+        return {name: morsel.value for name, morsel in morsels}
     except CookieError:
         return {}
 
@@ -174,9 +169,7 @@ def _name(host: str) -> str | None:
     """Return the name in NAME or NAME:PORT; None for a Host with more, like a login or a path."""
     try:
         parts = urlsplit(f"//{host}")
-        is_no_more = (parts.netloc, parts.username) == (host, None) and (
-            parts.port is None or parts.port > 0
-        )
+        is_no_more = (parts.netloc, parts.username) == (host, None) and parts.port != 0
         return parts.hostname if is_no_more else None
     except ValueError:
         return None

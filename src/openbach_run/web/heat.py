@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from openbach_run.campaign.model import USUAL
 from openbach_run.link_checks import is_random
@@ -22,6 +22,7 @@ from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import PROJECT
 from openbach_run.results.files import FIRST
+from openbach_run.results.grid import Grid, Key, grid_of, rank_of
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.intervals import notes as notes_on
 from openbach_run.results.least_transfer_time import RECEIVED, least_transfer_time_s
@@ -48,7 +49,7 @@ class Cell:
     """A cell of the map, with the results of its runs."""
 
     key: str
-    found: Estimate | None
+    estimate: Estimate | None
     level: int | None
     """The shade, from 0 (least) to LEVELS - 1; None without a value."""
     total: int
@@ -88,82 +89,75 @@ class Heat:
 
 
 def heat(
-    services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]
+    services: Services, item: str, runs: Sequence[Run], query: Mapping[str, str]
 ) -> Heat | None:
     """Return the page of the map that is asked for; None for a set without runs.
 
-    `asked` may have `scenario`, `measure`, `across` (the argument of the columns), `page`, and
-    `only.<argument>` (the one value that is shown).
+    `query` may have `scenario`, `measure`, `across` (the argument of the columns), `page`, and
+    `only.<argument>` (the value that is shown of it).
     """
-    # The cells of the scenario that is asked for.
     known = services.index.cells_by_id(list(dict.fromkeys(run.cell for run in runs)))
-    names = dict.fromkeys(one.scenario for one in known.values())
-    if not names:
+    scenarios = list(dict.fromkeys(cell.scenario for cell in known.values()))
+    if not scenarios:
         return None
-    scenario = asked["scenario"] if asked.get("scenario") in names else next(iter(names))
-    of_cells = {number: one.values for number, one in known.items() if one.scenario == scenario}
-    swept = _swept(services, item, scenario, list(of_cells.values()))
-    # Only those with the values that are asked for, and their runs.
-    only = {
-        name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]
-    }
-    of_cells = {one: values for one, values in of_cells.items() if only.items() <= values.items()}
+    scenario = query["scenario"] if query.get("scenario") in scenarios else scenarios[0]
+    cells = {number: cell.values for number, cell in known.items() if cell.scenario == scenario}
+    swept = _swept(services, item, scenario, list(cells.values()))
+    narrowed = [name for name in swept if query.get(f"only.{name}") in swept[name]]
+    only = {name: query[f"only.{name}"] for name in narrowed}
+    cells = {number: values for number, values in cells.items() if only.items() <= values.items()}
     by_cell: dict[int, list[Run]] = {}
     for run in runs:
-        if run.cell in of_cells:
+        if run.cell in cells:
             by_cell.setdefault(run.cell, []).append(run)
-    shown_runs = chain.from_iterable(by_cell.values())
-    measures = measures_of_set(services, [run.row for run in shown_runs if run.row is not None])
-    measure = (
-        asked["measure"]
-        if asked.get("measure") in measures
-        else main_measure(services, scenario, measures)
-    )
-    values = values_of(services, item, measure)
-    # The rows and columns. Medians and places of all cells are kept until the results change.
-    down, across = _axes(
-        [name for name in swept if name not in only], swept, asked.get("across", "")
-    )
-    there = {one.get(across) for one in of_cells.values()}
-    columns = [value for value in swept[across] if value in there] if across else [""]
-    every = services.index.remembered((item, "medians", measure), lambda: medians_of(runs, values))
-    medians = {one: every[one] for one in by_cell if one in every}
-    least, most = (min(medians.values()), max(medians.values())) if medians else (None, None)
-    key = (item, "places", scenario, across, *map("=".join, only.items()))
-    places = services.index.remembered(key, lambda: _places(of_cells, swept, down, across))
-    page, pages, lines = _page(list(places.items()), len(columns), asked.get("page", "1"))
-
-    def shown(cell: int) -> Cell:
-        level = _level(medians.get(cell), least, most)
-        return _cell(known[cell].key, by_cell.get(cell, []), values, level)
-
-    rows = []
-    for place, row in lines:
-        cells = [shown(row[value]) if value in row else None for value in columns]
-        rows.append((list(place), cells))
-    timed = _records(scenario, of_cells, by_cell, values, values_of(services, item, RECEIVED))
-    told = notes_on_times(list(timed), list(swept)) if measure == USUAL else []
-    sample: dict[str, str] = next(iter(of_cells.values()), {})
+    rows = [run.row for run in chain.from_iterable(by_cell.values()) if run.row is not None]
+    measures = measures_of_set(services, rows)
+    main = main_measure(services, scenario, measures)
+    measure = query["measure"] if query.get("measure") in measures else main
     words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
+    names = [name for name in swept if name not in only]
+    down, across = _axes(names, swept, query.get("across", ""))
+    # Medians and places of all cells are kept until the results change.
+    key = (item, "places", scenario, across, *map("=".join, only.items()))
+    grid = services.index.remembered(key, lambda: _grid(cells, swept, down, across))
+    values = values_of(services, item, measure)
+    every = services.index.remembered((item, "medians", measure), lambda: medians_of(runs, values))
+    medians = {number: every[number] for number in by_cell if number in every}
+    scale = (min(medians.values()), max(medians.values())) if medians else (None, None)
+    page, pages, lines = _page(grid.rows, len(grid.columns), query.get("page", "1"))
+
+    def shown(row: Key, column: Key) -> Cell | None:
+        number = grid.cells.get((row, column))
+        if number is None:
+            return None
+        level = _level(medians.get(number), *scale)
+        return _cell(known[number].key, by_cell.get(number, []), values, level)
+
+    notes = _notes(measure, cells.values(), by_cell.values())
+    if measure == USUAL:
+        received = values_of(services, item, RECEIVED)
+        timed = _records(scenario, cells, by_cell, values, received)
+        notes += notes_on_times(list(timed), list(swept))
+    sample: dict[str, str] = next(iter(cells.values()), {})
     return Heat(
         scenario=scenario,
-        scenarios=list(names),
+        scenarios=scenarios,
         measure=measure,
         words=words,
         better=better,
-        measures={name: told[0] for name, told in measures.items()},
+        measures={name: of_measure for name, (of_measure, _) in measures.items()},
         swept=swept,
         fixed={name: value for name, value in sample.items() if name not in swept} | only,
         down=down,
         across=across,
-        columns=columns,
-        rows=rows,
-        least=least,
-        most=most,
-        cells=len(of_cells),
+        columns=["".join(column) for column in grid.columns],
+        rows=[(list(row), list(map(shown, repeat(row), grid.columns))) for row in lines],
+        least=scale[0],
+        most=scale[1],
+        cells=len(cells),
         page=page,
         pages=pages,
-        notes=_notes(measure, of_cells.values(), by_cell.values()) + told,
+        notes=notes,
     )
 
 
@@ -188,18 +182,18 @@ def _swept(
     services: Services, item: str, scenario: str, cells: Sequence[Mapping[str, str]]
 ) -> dict[str, list[str]]:
     """Return the settings that a scenario's cells differ in, and their values, the usual first."""
-    listed = [(scenario, one) for one in cells]
+    listed = [(scenario, values) for values in cells]
     _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
     places = {name: place for place, name in enumerate(FIRST)}
     names = sorted(differ, key=lambda name: places.get(name, len(FIRST)))
     return {name: ordered(differ[name]) for name in names}
 
 
-def _page(lines: Sequence[T], columns: int, asked: str) -> tuple[int, int, Sequence[T]]:
+def _page(lines: Sequence[T], columns: int, wanted: str) -> tuple[int, int, Sequence[T]]:
     """Return the number of the page that is asked for, the number of pages, and its lines."""
-    per_page = max(1, SHOWN_CELLS // columns)
+    per_page = max(1, SHOWN_CELLS // max(1, columns))
     pages = -(-len(lines) // per_page)  # rounded up
-    page = min(max(number_of(asked), 1), pages)
+    page = min(max(number_of(wanted), 1), pages)
     return page, pages, lines[(page - 1) * per_page : page * per_page]
 
 
@@ -207,28 +201,24 @@ def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
     """Return the values of a measure, by the row of each run in a set."""
     kind, _, name = item.partition("/")
     of_it = (
-        "SELECT id FROM run WHERE folder = ?2"
-        if kind == "folder"
-        else (
-            "SELECT r.id FROM member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id"
-            " WHERE m.launch = ?2"
-        )
+        "SELECT r.id FROM member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id WHERE"
+        " m.launch = ?2"
     )
+    if kind == "folder":
+        of_it = "SELECT id FROM run WHERE folder = ?2"
     sql = f"SELECT v.run, v.value FROM ({of_it}) s JOIN measured v ON v.run = s.id AND v.name = ?1"
     named = name if kind == "folder" else number_of(name)
-    rows = services.database.rows
-    return services.index.remembered(
-        (item, "values", measure), lambda: {one[0]: one[1] for one in rows(sql, measure, named)}
-    )
+    ask = services.database.pairs
+    return services.index.remembered((item, "values", measure), lambda: ask(sql, measure, named))
 
 
 def medians_of(runs: Iterable[Run], values: Mapping[int, float]) -> dict[int, float]:
     """Return the median of each cell's finished runs."""
-    found: dict[int, list[float]] = {}
+    by_cell: dict[int, list[float]] = {}
     for run in runs:
         if run.row is not None and run.row in values and run.finished:
-            found.setdefault(run.cell, []).append(values[run.row])
-    return {cell: median(listed) for cell, listed in found.items()}
+            by_cell.setdefault(run.cell, []).append(values[run.row])
+    return {cell: median(listed) for cell, listed in by_cell.items()}
 
 
 def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[str, str]]:
@@ -236,31 +226,34 @@ def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[
 
     Only some of the runs are looked at, at most about 50.
     """
-    some = rows[:: -(-len(rows) // 50) or 1]
-    marks = ",".join("?" * len(some))
-    found = services.database.rows(
+    measured = services.database.rows_of(
         "SELECT DISTINCT v.name, m.words, m.better FROM measured v LEFT JOIN measure m ON m.name ="
-        f" v.name WHERE v.run IN ({marks}) ORDER BY v.name",
-        *some,
+        " v.name WHERE v.run IN ({}) ORDER BY v.name",
+        rows[:: -(-len(rows) // 50) or 1],
     )
-    return {row["name"]: (row["words"] or row["name"], row["better"] or "") for row in found}
+    return {row["name"]: (row["words"] or row["name"], row["better"] or "") for row in measured}
+
+
+def sweep_of(services: Services, scenario: str) -> dict[str, Any]:
+    """Return what a scenario of the checkout says of its sweep; {} if it says nothing."""
+    row = services.database.scenario(PROJECT, scenario)
+    sweep = json.loads(row["source"]).get("x-sweep") if row else None
+    return sweep if isinstance(sweep, dict) else {}
 
 
 def main_measure(services: Services, scenario: str, measures: Iterable[str]) -> str:
     """Return the measure that a scenario names, or the transfer time, or the first there is."""
-    row = services.database.scenario(PROJECT, scenario)
-    sweep = json.loads(row["source"]).get("x-sweep") if row else None
-    named = str(sweep.get(MEASURE, "")) if isinstance(sweep, dict) else ""
-    there = list(measures)
+    named = str(sweep_of(services, scenario).get(MEASURE, ""))
+    names = list(measures)
     # That of the worse direction, where there may be two.
-    named = f"worse_{named}" if f"worse_{named}" in there else named
-    return named if named in there else USUAL if USUAL in there or not there else there[0]
+    named = f"worse_{named}" if f"worse_{named}" in names else named
+    return named if named in names else USUAL if USUAL in names or not names else names[0]
 
 
 def ordered(values: Sequence[str]) -> list[str]:
     """Return values in order: numbers from the least, texts as they are with `none` first."""
     numbers = [number(value) for value in values]
-    if all(one is not None for one in numbers):
+    if all(amount is not None for amount in numbers):
         pairs = zip(numbers, values, strict=True)
         return [value for _, value in sorted(pairs, key=lambda pair: (pair[0] or 0.0, pair[1]))]
     return sorted(values, key=lambda value: value != "none")
@@ -275,45 +268,31 @@ def _axes(
     return [name for name in names if name != across], across
 
 
-def _places(
+def _grid(
     cells: Mapping[int, Mapping[str, str]],
     swept: Mapping[str, Sequence[str]],
     down: Sequence[str],
     across: str,
-) -> dict[tuple[str, ...], dict[str, int]]:
-    """Return the rows in order: values of `down` → value of `across` → cell."""
-    # Argument → value → its place in the order of the values.
-    ranks: dict[str, dict[str, int]] = {}
-    for name in filter(None, (*down, across)):
-        ranks[name] = {value: at for at, value in enumerate(swept[name])}
-
-    def order(one: int) -> list[int]:
-        return [rank.get(cells[one].get(name, ""), len(rank)) for name, rank in ranks.items()]
-
-    found: dict[tuple[str, ...], dict[str, int]] = {}
-    for one in sorted(cells, key=order):
-        place = tuple(str(cells[one].get(name, "–")) for name in down)
-        found.setdefault(place, {})[str(cells[one].get(across, "")) if across else ""] = one
-    return found
-
-
-def _found(runs: Sequence[Run], values: Mapping[int, float]) -> list[float]:
-    """Return the values of the finished runs in the order of their seeds."""
-    in_order = sorted(runs, key=lambda run: run.seed)
-    return [
-        values[run.row]
-        for run in in_order
-        if run.finished and run.row is not None and run.row in values
-    ]
+) -> Grid[int]:
+    """Return the grid of the cells, rows and columns in the order of the values that were swept."""
+    columns = [across] if across else []
+    orders = {name: swept[name] for name in (*down, *columns)}
+    ordered = sorted(cells.items(), key=lambda cell: rank_of(cell[1], orders))
+    grid = grid_of(ordered, down, columns, "–")
+    if not across:
+        return grid
+    return replace(grid, columns=[(v,) for v in swept[across] if (v,) in grid.columns])
 
 
 def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int | None) -> Cell:
     """Return a cell of the map with what its runs have come to."""
     failed = [run for run in runs if run.ended and not run.finished]
     reason = next((run.error or run.status for run in failed), "")
+    rows = [run.row for run in sorted(runs, key=lambda run: run.seed) if run.finished]
+    measured = tuple(values[row] for row in rows if row is not None and row in values)
     return Cell(
         key,
-        _estimate(tuple(_found(runs, values))),
+        _estimate(measured),
         level,
         len(runs),
         sum(run.ended for run in runs),
@@ -346,16 +325,16 @@ def _notes(
 ) -> list[str]:
     """Return the notes below the map: the seeds, a warning about random links, the least time."""
     seeds = {run.seed for run in chain.from_iterable(runs)}
-    notes = [
-        ("; ".join(notes_on([len(seeds)])) if len(seeds) > 1 else f"seed {min(seeds, default=1)}")
-    ]
+    notes = [f"seed {min(seeds, default=1)}"]
+    if len(seeds) > 1:
+        notes = ["; ".join(notes_on([len(seeds)]))]
     listed = list(cells)
     if len(seeds) == 1 and any(map(is_random, listed)):
         notes.append(WARNING)
     # The time is computed once for all cells with the same deciding arguments.
-    asked = {tuple(map(one.get, DECIDING)): one for one in listed}.values()
-    least_s = [least_transfer_time_s(one) for one in asked]
-    times_s = {one for one in least_s if one is not None}
+    distinct = {tuple(map(values.get, DECIDING)): values for values in listed}.values()
+    least_s = [least_transfer_time_s(values) for values in distinct]
+    times_s = {seconds for seconds in least_s if seconds is not None}
     # Where a cell's rate changes with time the sentence would be wrong of it.
     if measure == USUAL and times_s and None not in least_s:
         shown = (

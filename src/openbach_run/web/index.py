@@ -44,6 +44,8 @@ MOST_KNOWN = 10_000
 REMEMBERED = 12
 """The most lists of a set's runs, or of their values, that are kept: five make a heat map."""
 T = TypeVar("T")
+MEMBER = "INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)"
+"""The statement that adds a run to a launch."""
 SQL_LIMIT = 30_000
 """The most values in one SQL statement."""
 LARGEST_NUMBER = 1e150
@@ -98,19 +100,10 @@ class Index:
         )
         with self._database.transaction():
             for row in rows:
-                place = Path(row["run_dir"])
+                *_, folder, _, run_id = Path(row["run_dir"]).parts
                 cell = self.cell(row["scenario"], json.loads(row["arguments"]))
-                values = (
-                    row["launch"],
-                    place.parent.parent.name,
-                    place.name,
-                    cell,
-                    row["seed"],
-                    row["id"],
-                )
-                self._database.execute(
-                    "INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", *values
-                )
+                values = row["launch"], folder, run_id, cell, row["seed"], row["id"]
+                self._database.execute(MEMBER, *values)
 
     def close(self) -> None:
         """End that thread."""
@@ -136,14 +129,9 @@ class Index:
             return
         try:
             end_s = time.monotonic() + limit_s
-            folders = {
-                place.name: place for place in self._results.iterdir() if (place / "runs").is_dir()
-            }
-
-            known = {
-                row["name"]: row["seen"]
-                for row in self._database.rows("SELECT name, seen FROM folder")
-            }
+            places = [place for place in self._results.iterdir() if (place / "runs").is_dir()]
+            folders = {place.name: place for place in places}
+            known = self._database.pairs("SELECT name, seen FROM folder")
             # Somebody has removed or renamed them.
             for name in known.keys() - folders.keys():
                 self._forget(name)
@@ -157,9 +145,8 @@ class Index:
     def _forget(self, folder: str) -> None:
         """Remove a folder that no longer exists from the index."""
         with self._database.transaction():
-            self._database.execute(
-                "DELETE FROM measured WHERE run IN (SELECT id FROM run WHERE folder = ?)", folder
-            )
+            of_it = "SELECT id FROM run WHERE folder = ?"
+            self._database.execute(f"DELETE FROM measured WHERE run IN ({of_it})", folder)
             for table, column in (("run", "folder"), ("planned", "folder"), ("folder", "name")):
                 self._database.execute(f"DELETE FROM {table} WHERE {column} = ?", folder)
         for known in (self._stores, self._plans, self._cells, self.running):
@@ -176,18 +163,15 @@ class Index:
             name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")
         }
         # Runs that go on, have failed or were replaced have an ending after a ".".
-        there = {
+        files = {
             name: inode
             for name, inode in inodes.items()
             if "." not in name and not name.startswith("stopped-")
         }
-        rows = self._database.rows(
-            "SELECT DISTINCT run_id, inode FROM run WHERE folder = ?", folder
-        )
-        known = {row["run_id"]: row["inode"] for row in rows}
+        known = self._database.pairs("SELECT run_id, inode FROM run WHERE folder = ?", folder)
         # A run that was repeated has a new directory under its name: another inode.
-        gone = [name for name, inode in known.items() if there.get(name) != inode]
-        new = [name for name in there if known.get(name) != there[name]]
+        gone = [name for name, inode in known.items() if files.get(name) != inode]
+        new = [name for name in files if known.get(name) != files[name]]
         with self._database.transaction():
             for name in gone:
                 self._remove(folder, name)
@@ -199,7 +183,7 @@ class Index:
             self.behind += 0 if first else len(new)
             with self._database.transaction():
                 for name in new[first : first + BATCH]:
-                    self._add(folder, place, name, there[name])
+                    self._add(folder, place, name, files[name])
             self.behind -= len(new[first : first + BATCH])
             self.version += 1
             if time.monotonic() > end_s or self._ending.is_set():
@@ -224,53 +208,33 @@ class Index:
             return
         try:
             ended = (run_dir / "record.json").stat().st_mtime
-            for part, one in enumerate(unfold(record, run_dir)):
-                cell = self.cell(one.scenario, one.arguments)
+            for part, of_part in enumerate(unfold(record, run_dir)):
+                cell = self.cell(of_part.scenario, of_part.arguments)
+                how = of_part.status, _plain(of_part.error), of_part.virtual_s, of_part.wall_s
+                values = folder, run_id, part, cell, of_part.seed, *how, ended, inode
                 row = self._database.execute(
-                    "INSERT OR REPLACE INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    folder,
-                    run_id,
-                    part,
-                    cell,
-                    one.seed,
-                    one.status,
-                    _plain(one.error),
-                    one.virtual_s,
-                    one.wall_s,
-                    ended,
-                    inode,
+                    f"INSERT OR REPLACE INTO run VALUES (NULL{', ?' * len(values)})", *values
                 )
-                found = [
-                    (row, name, float(value))
-                    for name, value in one.measures.items()
-                    if is_drawable(value)
-                ]
+                measures = of_part.measures.items()
                 self._database.execute_many(
-                    "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", found
+                    "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)",
+                    [(row, name, float(value)) for name, value in measures if is_drawable(value)],
                 )
             self._learn_words(record)
-        except (
-            OSError,
-            TypeError,
-            ValueError,
-            AttributeError,
-        ) as error:  # of another version, or damaged
+        # Of another version, or damaged.
+        except (OSError, TypeError, ValueError, AttributeError) as error:
             logging.getLogger(__name__).warning("%s: is not shown: %s", run_dir, error)
 
     def _learn_words(self, record: Record) -> None:
         """Store the words of measures that are new."""
-        new = record.measures.keys() - self._words
-        if new:
+        if new := record.measures.keys() - self._words:
             declared = flat(measures_of(record))
+            rows = []
             for name in new:
                 suffix, measure = measure_of(name, declared)
                 words = f"{suffix.replace('_', ' ')} {measure.words}".strip()
-                self._database.execute(
-                    "INSERT OR REPLACE INTO measure VALUES (?, ?, ?)",
-                    name,
-                    words,
-                    measure.better or "",
-                )
+                rows.append((name, words, measure.better or ""))
+            self._database.execute_many("INSERT OR REPLACE INTO measure VALUES (?, ?, ?)", rows)
             self._words |= new
 
     def cell(self, scenario: str, values: Mapping[str, str]) -> int:
@@ -292,13 +256,13 @@ class Index:
 
         Only the results for the keys that were asked for last are kept.
         """
-        version, found = self._remembered.pop(key, (None, None))
+        version, value = self._remembered.pop(key, (None, None))
         if version != self.version:
-            version, found = self.version, make()
-        self._remembered[key] = version, found
+            version, value = self.version, make()
+        self._remembered[key] = version, value
         for oldest in list(self._remembered)[:-REMEMBERED]:
             self._remembered.pop(oldest, None)
-        return cast(T, found)
+        return cast(T, value)
 
     def cells_by_id(self, ids: Sequence[int]) -> dict[int, Cell]:
         """Return the cells in the order of the ids."""
@@ -306,46 +270,31 @@ class Index:
         if len(self._known) > MOST_KNOWN:
             self._known = {}
         known = self._known
-        new = [one for one in ids if one not in known]
+        new = [number for number in ids if number not in known]
         for first in range(0, len(new), SQL_LIMIT):
             some = new[first : first + SQL_LIMIT]
-            marks = ",".join("?" * len(some))
-            for row in self._database.rows(f"SELECT * FROM cell WHERE id IN ({marks})", *some):
-                values = {
-                    # Thousands of cells have the same few names and values.
-                    intern(name): intern(str(value))
-                    for name, value in json.loads(row["values"]).items()
-                }
+            for row in self._database.rows_of("SELECT * FROM cell WHERE id IN ({})", some):
+                # Thousands of cells have the same few names and values.
+                values = json.loads(row["values"]).items()
+                values = {intern(name): intern(str(value)) for name, value in values}
                 known[row["id"]] = Cell(row["key"], row["scenario"], values)
-        return {one: known[one] for one in ids if one in known}
+        return {number: known[number] for number in ids if number in known}
 
     def _plan(self, folder: str, place: Path) -> None:
         """Store the runs that the last command in a folder was to run."""
         self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
         command = ""
-        broken = (
-            DamagedRecord,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            OverflowError,
-        )
+        broken = DamagedRecord, ValueError, KeyError, TypeError, AttributeError
         # A campaign.json of another version, or half of one: the folder is shown without its plan.
-        with suppress(OSError, *broken):
-            for kind, told in campaign_file.parts(place):
+        with suppress(OSError, RecursionError, OverflowError, *broken):
+            for kind, content in campaign_file.parts(place):
                 if kind == "command":
-                    command = str(told)
+                    command = str(content)
                 else:
-                    cell = self.cell(told["scenario"], told["arguments"])
-                    self._database.execute(
-                        "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)",
-                        folder,
-                        told["run_id"],
-                        cell,
-                        told["seed"],
-                    )
+                    cell = self.cell(content["scenario"], content["arguments"])
+                    values = folder, content["run_id"], cell, content["seed"]
+                    sql = "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)"
+                    self._database.execute(sql, *values)
         self._database.execute(
             "INSERT INTO folder VALUES (?, '', ?, '[]', '{}') ON CONFLICT (name) DO UPDATE SET"
             " command = excluded.command",
@@ -373,13 +322,8 @@ class Index:
             [(row["scenario"], json.loads(row["values"])) for row in rows]
         )
         shown = {name: listed[:LISTED_VALUES] for name, listed in values.items()}
-        self._database.execute(
-            'UPDATE folder SET seen = ?, scenarios = ?, "values" = ? WHERE name = ?',
-            seen,
-            json.dumps(scenarios),
-            json.dumps(shown),
-            folder,
-        )
+        sql = 'UPDATE folder SET seen = ?, scenarios = ?, "values" = ? WHERE name = ?'
+        self._database.execute(sql, seen, json.dumps(scenarios), json.dumps(shown), folder)
         self._cells[folder] = count
 
 
@@ -396,14 +340,13 @@ def _seen(place: Path) -> str:
             times.append((place / name).stat().st_mtime_ns / 1e9)
         except OSError:
             times.append(0.0)
-    return " ".join(f"{one:.9f}" for one in times)
+    return " ".join(f"{seconds:.9f}" for seconds in times)
 
 
 def cell_key(scenario: str, values: Mapping[str, str]) -> str:
     """Return the key by which a cell is named in addresses."""
-    return hashlib.sha256(
-        json.dumps([scenario, dict(values)], sort_keys=True).encode()
-    ).hexdigest()[:16]
+    text = json.dumps([scenario, dict(values)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def differing(
@@ -411,11 +354,12 @@ def differing(
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Return the scenarios of cells, and the settings that differ, with their values."""
     scenarios = list(dict.fromkeys(scenario for scenario, _ in cells))
-    found: dict[str, dict[str, None]] = {}
+    values_by_name: dict[str, dict[str, None]] = {}
     for _, values in cells:
         for name, value in values.items():
-            found.setdefault(name, {})[str(value)] = None
-    return scenarios, {name: list(values) for name, values in found.items() if len(values) > 1}
+            values_by_name.setdefault(name, {})[str(value)] = None
+    several = {name: list(values) for name, values in values_by_name.items() if len(values) > 1}
+    return scenarios, several
 
 
 def _plain(text: str | None) -> str | None:

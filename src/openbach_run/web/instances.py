@@ -25,13 +25,15 @@ from openbach_run.results import run_files
 from openbach_run.results.record import events, statistics
 from openbach_run.results.run_files import DamagedRecord
 from openbach_run.topology.hosts import Inventory
-from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario
+from openbach_run.web.answers import Refusal, Services, not_found, project_of, refused_scenario
 from openbach_run.web.replay import Names, ScenarioState, as_date, begin, document, end, replay
 from openbach_run.web.store import STOPPED, Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
 NUMBERS = ("time", "is_file", "job_instance_id", "scenario_instance_id")
 """The fields of a statistic's metadata that are whole numbers."""
+TEXTS = ("job_name", "agent_name", "suffix")
+"""The fields that are texts, or missing."""
 
 # Starting
 
@@ -43,22 +45,15 @@ def read_scenario(services: Services, sent: Any) -> Scenario:
     then it cannot show the scenario, and it refuses them in projects.
     """
     scenario = parse_scenario(sent, services.platform.jobs)
+    text = ""
     if "/" in scenario.name:
-        raise Malformed(
-            400, {"error": "'/' character forbidden in scenario name", "name": scenario.name}
-        )
-    if scenario.name in ("", ".", ".."):
-        raise Malformed(
-            400, {"error": "You must provide a name to create a Scenario", "name": scenario.name}
-        )
-    if not is_place(scenario.name):
-        raise Malformed(
-            400,
-            {
-                "error": "Unprintable or '\\' character forbidden in scenario name",
-                "name": scenario.name,
-            },
-        )
+        text = "'/' character forbidden in scenario name"
+    elif scenario.name in ("", ".", ".."):
+        text = "You must provide a name to create a Scenario"
+    elif not is_place(scenario.name):
+        text = "Unprintable or '\\' character forbidden in scenario name"
+    if text:
+        raise Malformed(400, {"error": text, "name": scenario.name})
     return scenario
 
 
@@ -79,13 +74,12 @@ def find_scenario(
         except Malformed as error:
             raise refused_scenario(error) from None
 
-    if services.database.project(project) is None:
-        raise not_found("Project", project_name=project)
+    project_of(services, project)
     scenario = find(name)
     return scenario, sub_scenarios(scenario, find), versions
 
 
-def start(services: Services, project: str, name: str, given: Any) -> int:
+def start(services: Services, project: str, name: str, body: Any) -> int:
     """Start one instance as the API does, without defaults and with seed 1; return its id.
 
     As in OpenBACH the hosts are checked before the arguments, and arguments that are refused leave
@@ -93,9 +87,9 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
     """
     scenario, subs, versions = find_scenario(services, project, name)
     inventory = project_inventory(services, project, Sweep(Path(name), scenario, subs, {}, (1,)))
-    if not isinstance(given, dict) or not all(is_value(value) for value in given.values()):
+    if not isinstance(body, dict) or not all(is_value(value) for value in body.values()):
         raise Refusal(400, "Arguments are an object of texts by name", scenario_name=name)
-    arguments = {argument: str(value) for argument, value in given.items()}
+    arguments = {argument: str(value) for argument, value in body.items()}
     try:
         check_values(scenario, arguments, services.platform.jobs)
     except Malformed as error:
@@ -115,9 +109,7 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
             error=str(error),
         )
         raise refused_scenario(error) from None
-    values: dict[str, tuple[str, ...]] = {
-        argument: (value,) for argument, value in arguments.items()
-    }
+    values: dict[str, tuple[str, ...]] = {name: (value,) for name, value in arguments.items()}
     packages = services.platform.packages
     sweep = Sweep(Path(scenario.name), scenario, subs, values, (1,), packages)
     (order,) = services.launcher.launch(expanded(sweep), inventory, project, versions, None)
@@ -134,23 +126,15 @@ def project_inventory(services: Services, project: str, campaign: Sweep) -> Inve
     if own := services.platform.topology_of(campaign.scenario):
         return own
     entities = {
-        one["name"]: one["agent"]
-        for one in (services.database.project(project) or {"entity": []})["entity"]
+        entity["name"]: entity["agent"]
+        for entity in (services.database.project(project) or {"entity": []})["entity"]
     }
     needed = jobs_by_entity((campaign.scenario, *campaign.sub_scenarios.values()))
-    name = campaign.scenario.name
+    cannot = f"Cannot start scenario {campaign.scenario.name}: some"
     if absent := [entity for entity in needed if entity not in entities]:
-        raise Refusal(
-            422,
-            f"Cannot start scenario {name}: some entities are not in the project.",
-            entities=absent,
-        )
+        raise Refusal(422, f"{cannot} entities are not in the project.", entities=absent)
     if bare := [entity for entity in needed if entities[entity] is None]:
-        raise Refusal(
-            422,
-            f"Cannot start scenario {name}: some entities are missing an attached agent.",
-            entities=bare,
-        )
+        raise Refusal(422, f"{cannot} entities are missing an attached agent.", entities=bare)
     # A job of which only the arguments are known cannot run here.
     runnable = {job["name"] for job in services.platform.installed_jobs()}
     lacking = {
@@ -162,9 +146,7 @@ def project_inventory(services: Services, project: str, campaign: Sweep) -> Inve
         if jobs - runnable
     }
     if lacking:
-        raise Refusal(
-            422, f"Cannot start scenario {name}: some jobs are missing on agents.", entities=lacking
-        )
+        raise Refusal(422, f"{cannot} jobs are missing on agents.", entities=lacking)
     # The project may call its entities otherwise than the inventory; the run has the project's
     # names.
     called = {
@@ -196,32 +178,23 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
     """
     stored = {**services.database.stored(json.loads(owner["versions"])), **_as_run(owner)}
     states = _replayed(Path(owner["run_dir"]), stored) if owner["run_dir"] else {}
+    values = json.loads(owner["arguments"])
     if 1 not in states:
         # The engine has not begun, or its events make no sense: nothing has run yet.
-        values = json.loads(owner["arguments"])
-        arguments = {
-            name: value
-            for name, value in values.items()
-            if name in stored[owner["scenario"]]["arguments"]
-        }
+        scenario = stored[owner["scenario"]]
+        arguments = {name: value for name, value in values.items() if name in scenario["arguments"]}
         event = {"arguments": arguments, "scenario_instance_id": 1, "t_s": 0.0}
-        states[1] = begin(event, stored[owner["scenario"]])
-    given = json.loads(owner["arguments"])
+        states[1] = begin(event, scenario)
     for state in states.values():
-        state.constants = {name: given.get(name, value) for name, value in state.constants.items()}
+        state.constants |= {name: values[name] for name in state.constants if name in values}
     begun = datetime.fromisoformat(owner["start_date"])
     if owner["stop_date"]:
-        end(
-            states[1],
-            owner["status"],
-            (datetime.fromisoformat(owner["stop_date"]) - begun).total_seconds(),
-        )
+        lasted = datetime.fromisoformat(owner["stop_date"]) - begun
+        end(states[1], owner["status"], lasted.total_seconds())
     else:  # its record is not whole before the database says so
         states[1].status, states[1].stop_s = owner["status"], None
-    instances, jobs = services.database.ids(owner["id"])
-    return states, Names(
-        owner["project"], owner["id"], instances, jobs, agents_of(services, owner["project"]), begun
-    )
+    ids, agents = services.database.ids(owner["id"]), agents_of(services, owner["project"])
+    return states, Names(owner["project"], owner["id"], *ids, agents, begun)
 
 
 def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
@@ -247,14 +220,14 @@ def _replayed(run_dir: Path, stored: Mapping[str, Mapping[str, Any]]) -> dict[in
 
 def agents_of(services: Services, project: str) -> dict[str, dict[str, str]]:
     """Return the name and address of each agent, by the project's entities."""
-    found = services.database.project(project) or {"entity": []}
+    document = services.database.project(project) or {"entity": []}
     return {
-        one["name"]: {
-            "name": services.platform.host_at(one["agent"]["address"]) or one["name"],
-            "address": one["agent"]["address"],
+        entity["name"]: {
+            "name": services.platform.host_at(entity["agent"]["address"]) or entity["name"],
+            "address": entity["agent"]["address"],
         }
-        for one in found["entity"]
-        if one["agent"]
+        for entity in document["entity"]
+        if entity["agent"]
     }
 
 
@@ -324,19 +297,16 @@ def _is_whole(line: Any) -> bool:
     return (
         isinstance(metadata, dict)
         and all(isinstance(metadata.get(name), int) for name in NUMBERS)
-        and all(
-            isinstance(metadata.get(name), str | None)
-            for name in ("job_name", "agent_name", "suffix")
-        )
+        and all(isinstance(metadata.get(name), str | None) for name in TEXTS)
     )
 
 
 def _numbers(state: ScenarioState) -> Iterator[int]:
     """Yield the numbers, in the record, of a scenario instance and of its sub-scenarios."""
     yield state.number
-    for one in state.functions:
-        if one.scenario:
-            yield from _numbers(one.scenario)
+    for function in state.functions:
+        if function.scenario:
+            yield from _numbers(function.scenario)
 
 
 def jobs_in(shown: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -370,14 +340,14 @@ def as_csv(services: Services, row: Row) -> str:
     # Without any statistics there is a row per job.
     lines = [
         {
-            **about[one["job_instance_id"]],
-            "@stored_file": one["is_file"],
-            "@suffix": one.get("suffix"),
-            "time": _local_ms(one["time"]),
-            **one["values"],
+            **about[sent["job_instance_id"]],
+            "@stored_file": sent["is_file"],
+            "@suffix": sent.get("suffix"),
+            "time": _local_ms(sent["time"]),
+            **sent["values"],
         }
-        for one in measured(services, row)
-        if one["job_instance_id"] in about
+        for sent in measured(services, row)
+        if sent["job_instance_id"] in about
     ] or list(about.values())
     text = io.StringIO()
     writer = csv.DictWriter(text, sorted(set(chain.from_iterable(lines))))

@@ -40,6 +40,9 @@ FIRST_CHOICES = 6
 SAMPLE = 300
 """The number of known cells that a forecast looks at."""
 NAMED = re.compile(r"([A-Za-z_]\w*)=")
+"""A name before `=`, as errors have the field that they are of."""
+Values = Mapping[str, list[str]]
+"""Argument → the values that somebody has typed or ticked."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,18 @@ def given_values(fields: FormData | QueryParams) -> dict[str, list[str]]:
     A field `value.<argument>` is one value (a ticked box), `values.<argument>` a text with commas.
     An argument that has only a field `asked.<argument>` has no value: [].
     """
-    given: dict[str, dict[str, None]] = {}
+    typed: dict[str, dict[str, None]] = {}
     for key, text in fields.multi_items():
         kind, _, name = key.partition(".")
         if kind in ("value", "values", "asked") and isinstance(text, str):
             texts = {"value": [text], "values": text.split(","), "asked": []}[kind]
             parts = filter(None, map(str.strip, texts))
-            given.setdefault(name, {}).update(dict.fromkeys(parts))
-    return {name: list(values) for name, values in given.items()}
+            typed.setdefault(name, {}).update(dict.fromkeys(parts))
+    return {name: list(values) for name, values in typed.items()}
 
 
 def fields_of(
-    found: Scenario, subs: dict[str, Scenario], services: Services, given: Mapping[str, list[str]]
+    scenario: Scenario, subs: dict[str, Scenario], services: Services, typed: Values
 ) -> list[dict[str, Any]]:
     """Return the fields of the form, one for each argument and constant.
 
@@ -82,60 +85,49 @@ def fields_of(
     curves.
     """
     try:
-        choices: dict[str, Sequence[str]] = dict(
-            argument_choices(found, services.platform.jobs, subs)
-        )
+        known = argument_choices(scenario, services.platform.jobs, subs)
+        choices: dict[str, Sequence[str]] = {**known}
         untested = services.platform.catalog.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
-    settings = settings_of(found, subs)
-    constants = defaults_of((*subs.values(), found))
+    settings = settings_of(scenario, subs)
+    constants = defaults_of((*subs.values(), scenario))
     try:
-        defaults, swept = (
-            sweep_table(found, Path(found.name), key) for key in ("defaults", "values")
-        )
+        file = Path(scenario.name)
+        defaults, swept = (sweep_table(scenario, file, key) for key in ("defaults", "values"))
     except InputError:
         defaults, swept = {}, {}
-    names = dict.fromkeys(
-        [
-            *(name for name in swept if name in found.arguments),
-            *found.arguments,
-            SERIES,
-            *swept,
-            *settings,
-        ]
-    )
+    swept_arguments = [name for name in swept if name in scenario.arguments]
+    names = dict.fromkeys([*swept_arguments, *scenario.arguments, SERIES, *swept, *settings])
     of_links = links.arguments_with_links(
-        Sweep(Path(found.name), found, subs, dict.fromkeys(settings, ()), (1,))
+        Sweep(Path(scenario.name), scenario, subs, dict.fromkeys(settings, ()), (1,))
     )
     choices |= {name: (NO_FILE, *links.all_links(services.launcher.results)) for name in of_links}
     fields = []
     for name in (name for name in names if name in settings):
         whole = [str(value) for value in swept.get(name, [])]
-        own = defaults if name in found.arguments else constants
+        own = defaults if name in scenario.arguments else constants
         default = whole[:1] if name in swept or name not in own else [str(own[name])]
-        chosen = given.get(name, default)
-        known = list(choices.get(name, ()))
-        more = [value for value in chosen if known and value not in known]
+        chosen = typed.get(name, default)
+        offered = list(choices.get(name, ()))
         # What is chosen, and what a sweep would take, stays in sight; untested VPNs come last.
-        several = sorted(
-            known, key=lambda value: (value not in (*chosen, *whole), value in untested)
-        )
+        ahead = {*chosen, *whole}
+        several = sorted(offered, key=lambda value: (value not in ahead, value in untested))
         fields.append(
             {
                 "name": name,
                 "description": settings[name],
                 "choices": several[:FIRST_CHOICES],
                 "more": several[FIRST_CHOICES:],
-                "unknown": more,
-                "is_common": name in found.arguments or name == SERIES or name in swept,
+                "unknown": [value for value in chosen if offered and value not in offered],
+                "is_common": name in scenario.arguments or name == SERIES or name in swept,
                 "whole": whole or default,
                 "chosen": chosen,
                 "untested": untested,
                 "is_link": name in of_links,
             }
         )
-    return sorted(fields, key=lambda one: not one["is_common"])
+    return sorted(fields, key=lambda field: not field["is_common"])
 
 
 # What is said of their values
@@ -149,27 +141,23 @@ def asked_seeds(text: str) -> Seeds:
     return parse_seeds(text) if text.strip() else None
 
 
-def check(
-    services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str
-) -> Checked:
+def check(services: Services, project: str, name: str, typed: Values, seeds: str) -> Checked:
     """Return what can be said of a form's values.
 
     Raises Refusal (404) if there is no such scenario.
     """
-    found, subs, _ = find_scenario(services, project, name)
-    errors = {one: "choose at least one value" for one, values in given.items() if not values}
-    errors |= {one: "choose at least one value" for one in found.arguments if one not in given}
+    scenario, subs, _ = find_scenario(services, project, name)
+    names = (*typed, *scenario.arguments)
+    errors = {name: "choose at least one value" for name in names if not typed.get(name)}
     try:
         numbers = asked_seeds(seeds)
     except InputError as error:
-        errors[SEEDS], numbers = (
-            str(error).removeprefix("--seeds ").replace("--seeds", "seeds"),
-            (1,),
-        )
-    chosen = {one: tuple(values) for one, values in given.items() if values}
+        numbers = (1,)
+        errors[SEEDS] = str(error).removeprefix("--seeds ").replace("--seeds", "seeds")
+    chosen = {name: tuple(values) for name, values in typed.items() if values}
     try:
         packages = services.platform.packages
-        sweep = sweep_of(Path(name), found, subs, chosen, numbers, packages, files=False)
+        sweep = sweep_of(Path(name), scenario, subs, chosen, numbers, packages, files=False)
         campaign = expanded(sweep, launches.RUNS_LIMIT)
         for field_name, words in _wrong(campaign).items():
             errors.setdefault(field_name, words)
@@ -178,7 +166,7 @@ def check(
             launches.asked_campaign(services, project, name, chosen, numbers)
             project_inventory(services, project, campaign)
     except (InputError, Refusal) as error:
-        errors.setdefault(_field_of(str(error), given), str(error).removeprefix(f"{name}: "))
+        errors.setdefault(_field_of(str(error), typed), str(error).removeprefix(f"{name}: "))
     if errors:
         listed = ", ".join(filter(None, errors)) or "the values"
         return Checked(errors, f"not yet: look at {listed}")
@@ -189,18 +177,16 @@ def _wrong(campaign: Campaign) -> dict[str, str]:
     """Return what jobs and the backend would refuse: for each field the first error."""
     errors: dict[str, str] = {}
     for cell, wrong in wrong_in(campaign):
-        for one in wrong:
+        for fault in wrong:
             # The field that has the value, or else the one that the words name.
-            own = (
-                one.name
-                if one.name in campaign.values and one.value in campaign.values[one.name]
-                else None
+            name = fault.name or ""
+            has_it = fault.value in campaign.values.get(name, ())
+            errors.setdefault(
+                name if has_it else _field_of(str(fault), campaign.values), str(fault)
             )
-            errors.setdefault(own or _field_of(str(one), campaign.values), str(one))
         if not wrong:
-            arguments = {
-                name: value for name, value in cell.items() if name in campaign.scenario.arguments
-            }
+            names = campaign.scenario.arguments
+            arguments = {name: value for name, value in cell.items() if name in names}
             try:
                 check_values(campaign.scenario.with_constants(cell), arguments, campaign.jobs)
             except InputError as error:
@@ -208,13 +194,13 @@ def _wrong(campaign: Campaign) -> dict[str, str]:
     return errors
 
 
-def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
+def _field_of(words: str, values_of: Mapping[str, Sequence[str]]) -> str:
     """Return the field whose value an error names, or "".
 
     An error names a value like `loss=-1: …` or `'0' is not a buffer …`.
     """
-    named = [name for name in NAMED.findall(words) if name in given]
-    for name, values in given.items():
+    named = [name for name in NAMED.findall(words) if name in values_of]
+    for name, values in values_of.items():
         if name.split("_")[0] in words and any(f"'{value}'" in words for value in values):
             named.append(name)
     return next(iter(named), "")
@@ -232,18 +218,16 @@ def forecast(services: Services, campaign: Campaign) -> str:
     """Return the number of runs, how many seem to be there, and the time of the others."""
     cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
-    there, walls_s = 0, []
-    sample = [
-        (json.loads(row["values"]), [row["wall_s"]])
-        for row in known[:: -(-len(known) // SAMPLE) or 1]
-    ]
+    finished, walls_s = 0, []
+    some = known[:: -(-len(known) // SAMPLE) or 1]
+    sample = [(json.loads(row["values"]), [row["wall_s"]]) for row in some]
     by_key = {row["key"]: row for row in known}
     likely: dict[int, float] = {}
     for cell in cells:
         seeds, row = campaign.every_seed, by_key.get(cell_key(scenario, cell))
         # By cell and seed, not by the run's name: to name a run its engine has to be asked.
         done = len({*map(int, row["seeds"].split(","))} & {*seeds}) if row else 0
-        there += done
+        finished += done
         if row:
             wall_s = row["wall_s"]
         else:
@@ -256,12 +240,10 @@ def forecast(services: Services, campaign: Campaign) -> str:
     workers = services.launcher.workers
     runs = len(cells) * len(campaign.every_seed)
     count = f"{_several(len(cells), 'cell')}, {_several(runs, 'run')}"
-    source = (
-        f"from {_several(len(known), 'known cell')} of {scenario}"
-        if known
-        else "assumed: none was measured yet"
-    )
-    already = f", {there} there already (unless the code has changed since)" if there else ""
+    source = "assumed: none was measured yet"
+    if known:
+        source = f"from {_several(len(known), 'known cell')} of {scenario}"
+    already = f", {finished} there already (unless the code has changed since)" if finished else ""
     return (
         f"{count}{already}; about {duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')}"
         f" ({source})"

@@ -265,22 +265,14 @@ class Launcher:
         owner = order.instance
         self._virtual_s[owner] = float(event["t_s"])
         if event["event"] == "job_started":
-            self._database.execute(
-                "INSERT OR IGNORE INTO job (owner, number, name) VALUES (?, ?, ?)",
-                owner,
-                event["instance_id"],
-                event["job"],
-            )
+            sql = "INSERT OR IGNORE INTO job (owner, number, name) VALUES (?, ?, ?)"
+            self._database.execute(sql, owner, event["instance_id"], event["job"])
         elif event["event"] == "scenario_started" and "parent_id" in event:
             self._begin_child(order, event)
         elif event["event"] == "scenario_ended" and event["scenario_instance_id"] != 1:
-            self._database.execute(
-                "UPDATE instance SET status = ?, stop_date = ? WHERE owner = ? AND number = ?",
-                event["status"],
-                self._date(order, event["t_s"]),
-                owner,
-                event["scenario_instance_id"],
-            )
+            sql = "UPDATE instance SET status = ?, stop_date = ? WHERE owner = ? AND number = ?"
+            how = event["status"], self._date(order, event["t_s"])
+            self._database.execute(sql, *how, owner, event["scenario_instance_id"])
 
     def _begin_child(self, order: Order, event: Mapping[str, Any]) -> None:
         """Store a sub-scenario that has started, unless it is known already."""

@@ -19,35 +19,37 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.record import Record, Store
 from openbach_run.web import links
 from openbach_run.web.answers import Services, not_found
+from openbach_run.web.index import MEMBER
 from openbach_run.web.instances import find_scenario, project_inventory
 from openbach_run.web.launcher import Order
 from openbach_run.web.replay import as_date
 from openbach_run.web.result_sets import Run, mark
-from openbach_run.web.store import LARGEST_ID, Row
+from openbach_run.web.store import Row
 
 # A launch is planned while its visitor waits.
 RUNS_LIMIT = 2000
 
 
 def launch(
-    services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds
+    services: Services,
+    project: str,
+    name: str,
+    arguments: Mapping[str, Sequence[str]],
+    seeds: Seeds,
 ) -> int:
     """Start a campaign with the given values, at least one for each argument; return its id.
 
     Raises InputError or Refusal.
     """
     scenario, _, versions = find_scenario(services, project, name)
-    if missing := [argument for argument in scenario.arguments if not given.get(argument)]:
+    if missing := [argument for argument in scenario.arguments if not arguments.get(argument)]:
         raise InputError(f"{', '.join(missing)}: choose at least one value")
-    campaign = asked_campaign(services, project, name, given, seeds)
+    campaign = asked_campaign(services, project, name, arguments, seeds)
     inventory = project_inventory(services, project, campaign)
+    asked = json.dumps(campaign.values), json.dumps(seeds)
     number = services.database.execute(
         'INSERT INTO launch (project, scenario, created, "values", seeds) VALUES (?, ?, ?, ?, ?)',
-        project,
-        name,
-        as_date(datetime.now(UTC)),
-        json.dumps(campaign.values),
-        json.dumps(seeds),
+        *(project, name, as_date(datetime.now(UTC)), *asked),
     )
     try:
         services.launcher.launch(
@@ -79,20 +81,24 @@ def launch_file(services: Services, name: str) -> list[int]:
     Raises InputError or Refusal; nothing is started then.
     """
     campaigns = campaigns_of_file(services, name)
-    for one in campaigns:
-        project_inventory(services, PROJECT, one)
+    for campaign in campaigns:
+        project_inventory(services, PROJECT, campaign)
     return [
-        launch(services, PROJECT, one.scenario.name, one.values, one.every_seed)
-        for one in campaigns
+        launch(services, PROJECT, campaign.scenario.name, campaign.values, campaign.every_seed)
+        for campaign in campaigns
     ]
 
 
 def asked_campaign(
-    services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds
+    services: Services,
+    project: str,
+    name: str,
+    arguments: Mapping[str, Sequence[str]],
+    seeds: Seeds,
 ) -> Campaign:
     """Return the campaign that a launch of these values would be. Raises InputError or Refusal."""
     scenario, subs, _ = find_scenario(services, project, name)
-    chosen = {argument: tuple(values) for argument, values in given.items()}
+    chosen = {argument: tuple(values) for argument, values in arguments.items()}
     packages = services.platform.packages
     sweep = sweep_of(Path(name), scenario, subs, chosen, seeds, packages, files=False)
     campaign = expanded(sweep, RUNS_LIMIT)
@@ -103,27 +109,17 @@ def asked_campaign(
 
 def _remember(services: Services, number: int, orders: Sequence[Order]) -> None:
     """Store which runs a launch has, so that it also finds results that others have made."""
-    rows = [
-        (
-            number,
-            order.directory.name,
-            order.spec.run_id,
-            services.index.cell(order.spec.scenario_name, order.spec.values),
-            order.spec.seed,
-            order.instance,
-        )
-        for order in orders
-    ]
-    services.database.execute_many("INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", rows)
+    rows = []
+    for order in orders:
+        spec, folder = order.spec, order.directory.name
+        cell = services.index.cell(spec.scenario_name, spec.values)
+        rows.append((number, folder, spec.run_id, cell, spec.seed, order.instance))
+    services.database.execute_many(MEMBER, rows)
 
 
 def find_launch(services: Services, number: int) -> Row:
     """Return the row of a launch. Raises Refusal (404)."""
-    row = (
-        services.database.row("SELECT * FROM launch WHERE id = ?", number)
-        if number <= LARGEST_ID
-        else None
-    )
+    row = services.database.by_id("launch", number)
     if row is None:
         raise not_found("Launch", launch=number)
     return row
@@ -131,8 +127,8 @@ def find_launch(services: Services, number: int) -> Row:
 
 def seeds_of(row: Row) -> Seeds:
     """Return the seeds of a launch; None for the default."""
-    found = json.loads(row["seeds"])
-    return None if found is None else tuple(found)
+    seeds = json.loads(row["seeds"])
+    return None if seeds is None else tuple(seeds)
 
 
 def stop(services: Services, number: int) -> None:
@@ -162,19 +158,18 @@ def resume(services: Services, number: int) -> int:
     campaign = asked_campaign(services, row["project"], row["scenario"], values, seeds_of(row))
     inventory = project_inventory(services, row["project"], campaign)
     # Those that go on are among them: no run is executed twice.
-    without = {one["run_id"] for one in done}
+    without = {record["run_id"] for record in done}
 
     def remember(orders: Sequence[Order]) -> None:
         """Store the launch's runs; bring it back if it is deleted. Raises Refusal if it is gone."""
         find_launch(services, number)
         mark(services, f"launch/{number}", deleted="")
         known = {order.spec.run_id for order in orders} | without
-        for one in services.database.rows("SELECT run_id FROM member WHERE launch = ?", number):
+        for row in services.database.rows("SELECT run_id FROM member WHERE launch = ?", number):
             # Of a version of the code, or of the scenario, that is no longer there.
-            if one["run_id"] not in known:
-                services.database.execute(
-                    "DELETE FROM member WHERE launch = ? AND run_id = ?", number, one["run_id"]
-                )
+            if row["run_id"] not in known:
+                sql = "DELETE FROM member WHERE launch = ? AND run_id = ?"
+                services.database.execute(sql, number, row["run_id"])
         _remember(services, number, orders)
 
     orders = services.launcher.launch(
@@ -199,8 +194,8 @@ def _recorded(services: Services, runs: Sequence[Run]) -> Iterator[tuple[Run, Re
 
 def unfolded(services: Services, runs: Sequence[Run]) -> list[Record]:
     """Return the records of the runs, with one record per sub-scenario if a run is several."""
-    found: list[Record] = []
+    records: list[Record] = []
     for run, record in _recorded(services, runs):
         run_dir = services.launcher.results / run.folder / "runs" / run.run_id
-        found += unfold(record, run_dir)
-    return found
+        records += unfold(record, run_dir)
+    return records

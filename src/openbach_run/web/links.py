@@ -56,12 +56,13 @@ def find(results: Path, name: str) -> Path | None:
 
 def arguments_with_links(campaign: Sweep) -> list[str]:
     """Return the arguments and constants whose values are link files."""
-    found: list[str] = []
-    for one in (campaign.scenario, *campaign.sub_scenarios.values()):
-        names = one.sweep.get("link_files")
+    scenarios = (campaign.scenario, *campaign.sub_scenarios.values())
+    with_links: list[str] = []
+    for scenario in scenarios:
+        names = scenario.sweep.get("link_files")
         if isinstance(names, list):
-            found += [name for name in names if name in campaign.values]
-    return found
+            with_links += [name for name in names if name in campaign.values]
+    return with_links
 
 
 def contents(results: Path, campaign: Sweep) -> dict[str, dict[str, str]]:
@@ -72,16 +73,16 @@ def contents(results: Path, campaign: Sweep) -> dict[str, dict[str, str]]:
     """
     for value in campaign.values.get(noise.NOISE, ()):
         noise.distributions(value, None)
-    known, found = all_links(results), {}
+    known, texts = all_links(results), {}
     for name in arguments_with_links(campaign):
         files = [value for value in campaign.values[name] if value != NO_FILE]
         for file in files:
             if file not in known:
-                there = f"there are {', '.join(known)}" if known else "none was uploaded yet"
+                known_names = f"there are {', '.join(known)}" if known else "none was uploaded yet"
                 raise InputError(
                     f"{name}={file}: {near(file, known)}a link file is uploaded on this page first"
-                    f" ({there}); with a file of the machine that serves, run ./openbach-run"
+                    f" ({known_names}); with a file of the machine that serves, run ./openbach-run"
                     f" {campaign.scenario.name} {name}=FILE there"
                 )
-        found[name] = {file: read_file_of(name, Path(file)) for file in files}
-    return found
+        texts[name] = {file: read_file_of(name, Path(file)) for file in files}
+    return texts

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote, urlencode
@@ -28,7 +29,7 @@ from openbach_run.web import answers, launch_form, launches, links, result_sets
 from openbach_run.web.answers import Json, Services, With, not_found, read_json
 from openbach_run.web.instances import find_scenario, read_scenario
 from openbach_run.web.page_results import LOOK_S, address
-from openbach_run.web.render import Form, check_token, shown
+from openbach_run.web.render import AnyForm, Form, shown
 from openbach_run.web.sessions import cookie_of
 
 router = APIRouter()
@@ -57,20 +58,13 @@ def first_comment(file: Path) -> str:
 def _home(request: Request, services: Services, status: int = 200, error: str = "") -> Response:
     """Return the first page, with an error if there is one."""
     services.index.look(LOOK_S)
-    projects = {
-        name: list(services.database.scenarios(name).values())
-        for name in services.database.projects()
-    }
+    scenarios, files = services.database.scenarios, launches.campaign_files(services)
     return shown(
         request,
-        services,
         "home.html",
         status,
-        projects=projects,
-        campaigns={
-            name: first_comment(file)
-            for name, file in sorted(launches.campaign_files(services).items())
-        },
+        projects={name: list(scenarios(name).values()) for name in services.database.projects()},
+        campaigns={name: first_comment(file) for name, file in sorted(files.items())},
         recent=result_sets.all_sets(services)[:10],
         error=error,
     )
@@ -79,10 +73,9 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
 @router.get("/page/scenario/{project}/{name}")
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
     """Show the form with the values of the address: `?values.vpn=none,wireguard&seeds=5`."""
-    given = launch_form.given_values(request.query_params)
-    return _scenario(
-        request, services, project, name, given, request.query_params.get("seeds", "")[:1000]
-    )
+    query = request.query_params
+    chosen, seeds = launch_form.given_values(query), query.get("seeds", "")[:1000]
+    return _scenario(request, services, project, name, chosen, seeds)
 
 
 def _scenario(
@@ -90,72 +83,60 @@ def _scenario(
     services: Services,
     project: str,
     name: str,
-    given: Mapping[str, list[str]],
+    chosen: Mapping[str, list[str]],
     seeds: str,
     status: int = 200,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
     """Show the form; errors of fields that it does not have are shown apart."""
-    found, subs, _ = find_scenario(services, project, name)
-    fields = launch_form.fields_of(found, subs, services, given)
-    names = [one["name"] for one in fields]
-    elsewhere = {
-        name: words
-        for name, words in (errors or {}).items()
-        if name not in (*names, launch_form.SEEDS)
-    }
+    scenario, subs, _ = find_scenario(services, project, name)
+    fields = launch_form.fields_of(scenario, subs, services, chosen)
+    errors = errors or {}
+    whole = {field["name"]: field["whole"] for field in fields}
+    shown_there = {*whole, launch_form.SEEDS}
     return shown(
         request,
-        services,
         "scenario.html",
         status,
         project=project,
-        scenario=found,
+        scenario=scenario,
         fields=fields,
         seeds=seeds,
-        errors=errors or {},
-        elsewhere=elsewhere,
-        files=[Path(one) for one in links.all_links(services.launcher.results)],
-        opened=[
-            one["name"]
-            for one in fields
-            if one["name"] in given and given[one["name"]] != one["whole"]
-        ],
+        errors=errors,
+        elsewhere={name: words for name, words in errors.items() if name not in shown_there},
+        files=[Path(file) for file in links.all_links(services.launcher.results)],
+        opened=[name for name in whole if name in chosen and chosen[name] != whole[name]],
     )
 
 
 @router.post("/page/scenario/{project}/{name}")
 def start(project: str, name: str, request: Request, form: Form, services: With) -> Response:
     """Launch the form's values; show its results, or the form with what is wrong."""
-    check_token(request, services, form)
-    given, seeds = launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
-    errors = launch_form.check(services, project, name, given, seeds).errors
+    chosen, seeds = launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
+    errors = launch_form.check(services, project, name, chosen, seeds).errors
     if not errors:
         try:
-            number = launches.launch(services, project, name, given, launch_form.asked_seeds(seeds))
+            numbers = launch_form.asked_seeds(seeds)
+            number = launches.launch(services, project, name, chosen, numbers)
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
             errors = {"": str(error)}
     # A field without a value is shown as empty, not with its default.
-    given = {**{one: [] for one in errors}, **given}
-    return _scenario(request, services, project, name, given, seeds, 422, errors)
+    chosen = {**{name: [] for name in errors}, **chosen}
+    return _scenario(request, services, project, name, chosen, seeds, 422, errors)
 
 
 @router.post("/page/check/{project}/{name}")
-def check(project: str, name: str, request: Request, form: Form, services: With) -> Response:
+def check(project: str, name: str, form: Form, services: With) -> Response:
     """Return what is to be said of the form's values as they are now; nothing is launched."""
-    check_token(request, services, form)
     services.index.look(LOOK_S)
-    found = launch_form.check(
-        services, project, name, launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
-    )
-    return Json({"errors": found.errors, "text": found.text, "notes": found.notes})
+    chosen, seeds = launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
+    return Json(asdict(launch_form.check(services, project, name, chosen, seeds)))
 
 
 @router.post("/page/link/{project}/{name}")
 def upload_link(project: str, name: str, request: Request, form: Form, services: With) -> Response:
     """Store a link file, which every scenario can name from then on."""
-    check_token(request, services, form)
     file = form.get("file")
     try:
         if not isinstance(file, UploadFile) or not file.filename:
@@ -163,15 +144,14 @@ def upload_link(project: str, name: str, request: Request, form: Form, services:
         kept = links.keep(services.launcher.results, file.filename, file.file.read())
     except InputError as error:
         return _scenario(request, services, project, name, {}, "", 422, {"link file": str(error)})
-    found, subs, _ = find_scenario(services, project, name)
-    fields = launch_form.fields_of(found, subs, services, {})
+    scenario, subs, _ = find_scenario(services, project, name)
+    fields = launch_form.fields_of(scenario, subs, services, {})
     is_es_n0 = is_es_n0_file(Path(kept))
-    names = [one["name"] for one in fields if one["is_link"]]
+    names = [field["name"] for field in fields if field["is_link"]]
     argument = next((name for name in names if (name == ES_N0_FILE) == is_es_n0), "")
     chosen = f"?{urlencode({f'values.{argument}': kept})}" if argument else ""
-    return RedirectResponse(
-        f"/page/scenario/{quote(project, safe='')}/{quote(name, safe='')}{chosen}#links", 303
-    )
+    place = f"{quote(project, safe='')}/{quote(name, safe='')}"
+    return RedirectResponse(f"/page/scenario/{place}{chosen}#links", 303)
 
 
 @router.get("/page/link/{name}.svg")
@@ -206,17 +186,13 @@ def _campaign_file(
     """Return the page of a campaign file, with an error if there is one."""
     campaigns = launches.campaigns_of_file(services, name)
     lines = []
-    for one in campaigns:
-        swept = [
-            f"{argument}: {', '.join(values)}"
-            for argument, values in one.values.items()
-            if len(values) > 1
-        ]
-        runs = len(one.cells) * len(one.every_seed)
-        lines.append({"scenario": one.scenario.name, "swept": swept, "runs": runs})
+    for campaign in campaigns:
+        several = [(name, values) for name, values in campaign.values.items() if len(values) > 1]
+        swept = [f"{name}: {', '.join(values)}" for name, values in several]
+        runs = len(campaign.cells) * len(campaign.every_seed)
+        lines.append({"scenario": campaign.scenario.name, "swept": swept, "runs": runs})
     return shown(
         request,
-        services,
         "campaign.html",
         status,
         name=name,
@@ -229,7 +205,6 @@ def _campaign_file(
 @router.post("/page/campaign/{name}")
 def start_campaign_file(name: str, request: Request, form: Form, services: With) -> Response:
     """Launch every campaign of the file; show the results of the first one."""
-    check_token(request, services, form)
     try:
         first, *_ = launches.launch_file(services, name)
     except InputError as error:
@@ -240,7 +215,6 @@ def start_campaign_file(name: str, request: Request, form: Form, services: With)
 @router.post("/page/import")
 def import_scenario(request: Request, form: Form, services: With) -> Response:
     """Store a scenario file in the checkout's project; an existing name gets a new version."""
-    check_token(request, services, form)
     file = form.get("file")
     if not isinstance(file, UploadFile):
         return _home(request, services, 422, "Choose a scenario file first")
@@ -271,11 +245,9 @@ def chart_style(request: Request) -> Response:
 
 def _unless_known(request: Request, text: str, kind: str) -> Response:
     """Return a text, or 304 without content if the browser has it already."""
-    headers = {
-        "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"',
-        "Cache-Control": "no-cache",
-    }
-    if request.headers.get("if-none-match") == headers["ETag"]:
+    tag = f'"{hashlib.sha256(text.encode()).hexdigest()}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(text, media_type=kind, headers=headers)
 
@@ -284,25 +256,19 @@ def _unless_known(request: Request, text: str, kind: str) -> Response:
 
 
 @router.get("/page/login")
-def login_page(request: Request, services: With) -> Response:
+def login_page(request: Request) -> Response:
     """Show the form for logging in."""
-    return shown(request, services, "login.html", error="")
+    return shown(request, "login.html", error="")
 
 
 @router.post("/page/login")
-async def log_in(request: Request, form: Form, services: With) -> Response:
+async def log_in(request: Request, form: AnyForm, services: With) -> Response:
     """Begin a session, or show the form again."""
-    cookie = await answers.log_in(
-        request, services, str(form.get("login", "")), str(form.get("password", ""))
-    )
+    login, password = str(form.get("login", "")), str(form.get("password", ""))
+    cookie = await answers.log_in(request, services, login, password)
     if cookie is None:
-        return shown(
-            request,
-            services,
-            "login.html",
-            401,
-            error="This login and password do not belong together",
-        )
+        error = "This login and password do not belong together"
+        return shown(request, "login.html", 401, error=error)
     answer = RedirectResponse("/", 303)
     answer.set_cookie(cookie_of(request.headers), cookie, httponly=True, samesite="strict")
     return answer

@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from starlette.datastructures import QueryParams
 
 from openbach_run.web import compare, curves
-from openbach_run.web.answers import Json, Services, With, not_found
+from openbach_run.web.answers import Json, Services, With, download, not_found
 from openbach_run.web.compare import Item
 from openbach_run.web.curves import Curve
 from openbach_run.web.page_results import LOOK_S
@@ -42,25 +42,24 @@ def comparison(request: Request, services: With) -> Response:
     services.index.look(LOOK_S)
     query = request.query_params
     items = compare.items_of(services, asked_items(query))
-    base = next((n for n, one in enumerate(items) if one.word == query.get("base")), 0)
+    base = next((n for n, item in enumerate(items) if item.word == query.get("base")), 0)
     differ, same = compare.settings(items)
     seed = compare.seed_of(items, asked_seed(query))
     all_seeds = len(items) == 1 and items[0].is_cell and asked_seed(query) is None
-    seeds: set[int] = set().union(*(one.seeds for one in items if one.is_cell))
-    words = [pair(one) for one in items]
+    seeds: set[int] = set().union(*(item.seeds for item in items if item.is_cell))
+    words = [pair(item) for item in items]
     paired = compare.are_paired(services, items)
     kept = {"seed": query.get("seed"), "times": query.get("times")}
-    asked = [*words, *((name, value) for name, value in kept.items() if value)]
+    pairs = [*words, *((name, value) for name, value in kept.items() if value)]
     return shown(
         request,
-        services,
         "compare.html",
         items=items,
         base=base,
         differ=differ,
         same=same,
         missing=len(set(asked_items(query))) - len(items),
-        query=urlencode(asked),
+        query=urlencode(pairs),
         times=query.get("times", ""),
         words=words,
         warnings=compare.warnings(items, paired=paired),
@@ -68,13 +67,13 @@ def comparison(request: Request, services: With) -> Response:
         paired=paired,
         seed=None if all_seeds else seed,
         seeds=sorted(seeds),
-        without=lambda word: urlencode([one for one in words if "=".join(one) != word]),
+        without=lambda word: urlencode([other for other in words if "=".join(other) != word]),
     )
 
 
-def pair(one: Item) -> tuple[str, str]:
+def pair(item: Item) -> tuple[str, str]:
     """Return an item as the address names it: kind and text."""
-    kind, _, text = one.word.partition("=")
+    kind, _, text = item.word.partition("=")
     return kind, text
 
 
@@ -83,23 +82,23 @@ def sole_run(services: Services, query: QueryParams) -> Run | None:
 
     Such a run may not have ended, and is then not in the index.
     """
-    asked = asked_items(query)
-    if len(asked) != 1 or asked[0][0] != "run":
+    items = asked_items(query)
+    if len(items) != 1 or items[0][0] != "run":
         return None
-    folder, _, name = asked[0][1].partition("/")
+    folder, _, name = items[0][1].partition("/")
     return find_run(services, folder, name)
 
 
 def found_curves(services: Services, query: QueryParams) -> list[Curve]:
     """Return the curves of the items in an address. Raises Refusal (404) if there are no items."""
-    asked = asked_items(query)
+    items_asked = asked_items(query)
     if (run := sole_run(services, query)) is not None:
         return curves.overlaid([("", curves.curves_of(run.place, services.platform.packages))])
-    items = compare.items_of(services, asked)
+    items = compare.items_of(services, items_asked)
     if not items:
-        raise not_found("Run", asked=len(asked))
-    found = compare.curves(services, items, asked_seed(query))
-    return curves.from_first(found) if query.get("times") == "first" else found
+        raise not_found("Run", asked=len(items_asked))
+    all_curves = compare.curves(services, items, asked_seed(query))
+    return curves.from_first(all_curves) if query.get("times") == "first" else all_curves
 
 
 @router.get("/page/curves.json")
@@ -126,25 +125,17 @@ def as_figure(kind: str, request: Request, services: With) -> Response:
     """Return the curves of an address as an SVG or PNG file. Raises Refusal (404)."""
     if kind not in ("svg", "png"):
         raise not_found("Figure", kind=kind)
-    found = _cut(request.query_params, found_curves(services, request.query_params))
-    names = request.query_params.getlist("plot") or curves.first_plots(found)
-    made = curves.drawn([one for one in found if one.plot in names], kind)
-    headers = {
-        "Content-Disposition": f'attachment; filename="curves.{kind}"',
-        "Content-Security-Policy": "default-src 'none'",
-    }
-    return Response(made, media_type=curves.MIME[kind], headers=headers)
+    shown_curves = _cut(request.query_params, found_curves(services, request.query_params))
+    names = request.query_params.getlist("plot") or curves.first_plots(shown_curves)
+    image = curves.drawn([curve for curve in shown_curves if curve.plot in names], kind)
+    policy = {"Content-Security-Policy": "default-src 'none'"}
+    return download(image, f"curves.{kind}", curves.MIME[kind], **policy)
 
 
-def _cut(query: QueryParams, found: Sequence[Curve]) -> list[Curve]:
+def _cut(query: QueryParams, whole: Sequence[Curve]) -> list[Curve]:
     """Return the curves that the address shows."""
-    return curves.cut(
-        found,
-        query.getlist("plot"),
-        query.getlist("hide"),
-        _time(query, "from", -math.inf),
-        _time(query, "to", math.inf),
-    )
+    span = _time(query, "from", -math.inf), _time(query, "to", math.inf)
+    return curves.cut(whole, query.getlist("plot"), query.getlist("hide"), *span)
 
 
 def _time(query: QueryParams, name: str, otherwise: float) -> float:

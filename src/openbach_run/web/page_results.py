@@ -16,8 +16,8 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.files import as_csv
 from openbach_run.results.intervals import estimate
 from openbach_run.web import heat, launches, reports, result_sets
-from openbach_run.web.answers import Json, Services, With, not_found
-from openbach_run.web.render import POLICY, Form, check_token, shown
+from openbach_run.web.answers import Json, Services, With, download, not_found
+from openbach_run.web.render import POLICY, Form, shown
 from openbach_run.web.result_sets import Results, Run
 
 LOOK_S = 0.1
@@ -34,80 +34,74 @@ router = APIRouter()
 def results(request: Request, services: With) -> Response:
     """Show the sets that fit what is asked for."""
     services.index.look(LOOK_S)
-    asked = {
-        name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)
-    }
+    query = request.query_params
+    filters = {name: query[name].strip() for name in ASKED if query.get(name)}
     every, folders = result_sets.all_sets(services), result_sets.deleted_folders(services)
-    back = {one.item for one in every if one.deleted} | {f"folder/{copy}" for copy in folders}
-    found = result_sets.matching(services, every, asked)
-    page = max(1, result_sets.number_of(request.query_params.get("page", "1")))
+    back = {results.item for results in every if results.deleted}
+    back |= {f"folder/{copy}" for copy in folders}
+    matching = result_sets.matching(services, every, filters)
+    page = max(1, result_sets.number_of(query.get("page", "1")))
     first = (page - 1) * result_sets.PER_PAGE
     return shown(
         request,
-        services,
         "results.html",
-        found=found[first : first + result_sets.PER_PAGE],
-        asked=asked,
-        count=len(found),
+        sets=matching[first : first + result_sets.PER_PAGE],
+        asked=filters,
+        count=len(matching),
         page=page,
-        pages=-(-len(found) // result_sets.PER_PAGE),
-        query=urlencode(asked),
+        pages=-(-len(matching) // result_sets.PER_PAGE),
+        query=urlencode(filters),
         states=result_sets.STATES,
-        scenarios=sorted(set().union(*(one.scenarios for one in every))),
-        tags=sorted(set().union(*(one.tags for one in every))),
-        folders=folders if asked.get("deleted") else {},
-        just=" ".join(back & {request.query_params.get("just", "")}),
+        scenarios=sorted(set().union(*(results.scenarios for results in every))),
+        tags=sorted(set().union(*(results.tags for results in every))),
+        folders=folders if filters.get("deleted") else {},
+        just=" ".join(back & {query.get("just", "")}),
         behind=services.index.behind,
         swept=swept_in_words,
     )
 
 
-def swept_in_words(one: Results) -> str:
+def swept_in_words(results: Results) -> str:
     """Return the values of a set in words: `vpn: none, wireguard; loss: 0, 1`.
 
     Of long lists only the first values are shown.
     """
     parts = []
-    for name, listed in one.values.items():
+    for name, listed in results.values.items():
         more = f", … ({len(listed)})" if len(listed) > 4 else ""
         parts.append(f"{name}: {', '.join(listed[:4])}{more}")
     return "; ".join(parts[:6]) + ("; …" if len(parts) > 6 else "")
 
 
 @router.post("/page/mark/{kind}/{name}")
-def mark(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def mark(kind: str, name: str, form: Form, services: With) -> Response:
     """Change the name, note and tags of a set, and show it."""
-    check_token(request, services, form)
-    said = {column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")}
+    marks = {column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")}
     with services.database.transaction():
-        found = result_sets.find_set(services, f"{kind}/{name}")
-        if form.get("seen", found.said) != found.said:
-            raise InputError(
-                f"{found.title}: name, note or tags have changed meanwhile: look again"
-            )
-        result_sets.mark(services, found.item, **said)
-    return RedirectResponse(address(found.item), 303)
+        results = result_sets.find_set(services, f"{kind}/{name}")
+        if form.get("seen", results.said) != results.said:
+            what = "name, note or tags have changed meanwhile: look again"
+            raise InputError(f"{results.title}: {what}")
+        result_sets.mark(services, results.item, **marks)
+    return RedirectResponse(address(results.item), 303)
 
 
 @router.post("/page/delete/{kind}/{name}")
-def delete(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def delete(kind: str, name: str, form: Form, services: With) -> Response:
     """Delete a set; the list then offers to bring it back."""
-    check_token(request, services, form)
     kept = result_sets.delete(services, f"{kind}/{name}")
     return RedirectResponse(f"/page/results?just={quote(kept, safe='')}", 303)
 
 
 @router.post("/page/restore/{kind}/{name}")
-def restore(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def restore(kind: str, name: str, form: Form, services: With) -> Response:
     """Bring a deleted set back, and show it."""
-    check_token(request, services, form)
     return RedirectResponse(address(result_sets.restore(services, f"{kind}/{name}")), 303)
 
 
 @router.post("/page/remove/{kind}/{name}")
-def remove(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def remove(kind: str, name: str, form: Form, services: With) -> Response:
     """Remove a deleted set for good."""
-    check_token(request, services, form)
     result_sets.remove_for_good(services, f"{kind}/{name}")
     return RedirectResponse("/page/results?deleted=yes", 303)
 
@@ -130,72 +124,65 @@ def launch(number: int) -> Response:
 def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     """Show the heat map of a set; with `part` in the address only what changes while runs go on."""
     services.index.look(LOOK_S)
-    found = result_sets.find_set(services, f"{kind}/{name}")
+    results = result_sets.find_set(services, f"{kind}/{name}")
     # Before the runs are read: the page then asks again if anything changes meanwhile.
-    version = state_of(services, found)["version"]
-    runs = result_sets.runs_of(services, found.item)
-    asked = dict(request.query_params)
-    made = heat.heat(services, found.item, runs, asked)
+    version = state_of(services, results)["version"]
+    runs = result_sets.runs_of(services, results.item)
+    query = dict(request.query_params)
+    table = heat.heat(services, results.item, runs, query)
     row = launches.find_launch(services, int(name)) if kind == "launch" else None
-    template = "map.html" if "part" in asked else "set.html"
+    template = "map.html" if "part" in query else "set.html"
     return shown(
         request,
-        services,
         template,
-        one=found,
-        heat=made,
-        asked=asked,
+        results=results,
+        heat=table,
+        asked=query,
         runs=runs,
         version=version,
         launch=row,
         with_query=lambda **more: urlencode(
-            {**{k: v for k, v in asked.items() if k not in ("part", "version")}, **more}
+            {**{k: v for k, v in query.items() if k not in ("part", "version")}, **more}
         ),
-        again=again(services, found, row, runs),
+        again=again(services, results, row, runs),
         swept=swept_in_words,
         failed=[run for run in runs if run.ended and not run.finished][:50],
     )
 
 
-def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
+def again(services: Services, results: Results, row: Any, runs: list[Run]) -> str:
     """Return the address of the form with the values of this set, to launch it with others.
 
     "" if that is not possible.
     """
     if row is not None:
         values: dict[str, list[str]] = json.loads(row["values"])
-        place, seeds = (
-            f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}",
-            launches.seeds_of(row),
-        )
-        return f"/page/scenario/{place}?{form_query(values, seeds)}"
+        place = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}"
+        return f"/page/scenario/{place}?{form_query(values, launches.seeds_of(row))}"
     if (
         not runs
-        or len(found.scenarios) != 1
-        or services.database.scenario(PROJECT, found.scenarios[0]) is None
+        or len(results.scenarios) != 1
+        or services.database.scenario(PROJECT, results.scenarios[0]) is None
     ):
         return ""
     cell = services.index.cells_by_id([runs[0].cell])[runs[0].cell]
     values = {name: [value] for name, value in cell.values.items()}
-    values |= {name: list(listed) for name, listed in found.values.items()}
+    values |= {name: list(listed) for name, listed in results.values.items()}
     seeds_run = sorted({run.seed for run in runs})
-    form = f"/page/scenario/{PROJECT}/{quote(found.scenarios[0], safe='')}"
+    form = f"/page/scenario/{PROJECT}/{quote(results.scenarios[0], safe='')}"
     return f"{form}?{form_query(values, seeds_run)}"
 
 
 def form_query(values: dict[str, list[str]], seeds: Sequence[int] | None) -> str:
     """Return the query of a form's address with these values and seeds."""
-    asked = [(f"values.{name}", ",".join(listed)) for name, listed in values.items()]
-    return urlencode([*asked, *([] if seeds is None else [("seeds", seeds_in_words(seeds))])])
+    pairs = [(f"values.{name}", ",".join(listed)) for name, listed in values.items()]
+    return urlencode([*pairs, *([] if seeds is None else [("seeds", seeds_in_words(seeds))])])
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
     """Return seeds as the form and --seeds take them: `5` for 1 to 5, else `2,7,`."""
-    return (
-        str(len(seeds))
-        if list(seeds) == list(range(1, len(seeds) + 1))
-        else ",".join(map(str, seeds)) + ","
-    )
+    first = list(range(1, len(seeds) + 1))
+    return str(len(seeds)) if list(seeds) == first else ",".join(map(str, seeds)) + ","
 
 
 @router.get("/page/set/{kind}/{name}/state")
@@ -205,48 +192,40 @@ def state(kind: str, name: str, services: With) -> Response:
     return Json(state_of(services, result_sets.find_set(services, f"{kind}/{name}")))
 
 
-def state_of(services: Services, found: Results) -> dict[str, Any]:
+def state_of(services: Services, results: Results) -> dict[str, Any]:
     """Return a set's counts, and a version, which changes when the page is to be drawn again."""
-    counted = {
-        name: getattr(found, name)
-        for name in ("total", "done", "failed", "stopped", "running", "state", "title")
-    }
-    return {**counted, "version": f"{services.index.version}.{found.done}.{found.running}"}
+    names = ("total", "done", "failed", "stopped", "running", "state", "title")
+    counted = {name: getattr(results, name) for name in names}
+    return {**counted, "version": f"{services.index.version}.{results.done}.{results.running}"}
 
 
 @router.get("/page/set/{kind}/{name}/results.csv")
 def set_csv(kind: str, name: str, services: With) -> Response:
     """Return the results of a set as a CSV file."""
-    found = result_sets.find_set(services, f"{kind}/{name}")
-    text = as_csv(launches.unfolded(services, result_sets.runs_of(services, found.item)))
+    results = result_sets.find_set(services, f"{kind}/{name}")
+    text = as_csv(launches.unfolded(services, result_sets.runs_of(services, results.item)))
     named = f"launch{result_sets.number_of(name)}" if kind == "launch" else "results"
-    headers = {"Content-Disposition": f'attachment; filename="{named}.csv"'}
-    return Response(text.encode(errors="replace"), media_type="text/csv", headers=headers)
+    return download(text.encode(errors="replace"), f"{named}.csv", "text/csv")
 
 
 @router.post("/page/launch/{number:int}/stop")
-def stop(number: int, request: Request, form: Form, services: With) -> Response:
+def stop(number: int, form: Form, services: With) -> Response:
     """Stop the runs of a launch."""
-    check_token(request, services, form)
     launches.find_launch(services, number)
     launches.stop(services, number)
     return RedirectResponse(address(f"launch/{number}"), 303)
 
 
 @router.post("/page/launch/{number:int}/resume")
-def resume(number: int, request: Request, form: Form, services: With) -> Response:
+def resume(number: int, form: Form, services: With) -> Response:
     """Start those runs of a launch again that have not finished."""
-    check_token(request, services, form)
     launches.resume(services, number)
     return RedirectResponse(address(f"launch/{number}"), 303)
 
 
 @router.post("/page/set/{kind}/{name}/report")
-async def make_report(
-    kind: str, name: str, request: Request, form: Form, services: With
-) -> Response:
+async def make_report(kind: str, name: str, form: Form, services: With) -> Response:
     """Make the report of a set, and show it."""
-    check_token(request, services, form)
     item = f"{kind}/{name}"
     # Several visitors who ask at the same time wait for the same report.
     await services.once.do(f"report {item}", lambda: reports.make_report(services, item))
@@ -263,8 +242,8 @@ async def first_page(kind: str, name: str, services: With) -> Response:
     if not reports.has_figures(services, item):
         return Response(status_code=204)
     await services.once.do(f"first page {item}", lambda: reports.make_first_page(services, item))
-    made = reports.first_page(services, item)
-    return Response(made, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+    page = reports.first_page(services, item)
+    return Response(page, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
 @router.get("/page/set/{kind}/{name}/report/{file}")
@@ -283,50 +262,34 @@ def report(kind: str, name: str, file: str, services: With) -> Response:
 def cell(kind: str, name: str, key: str, request: Request, services: With) -> Response:
     """Show the seeds of a cell, with all that they measured."""
     services.index.look(LOOK_S)
-    found = result_sets.find_set(services, f"{kind}/{name}")
+    results = result_sets.find_set(services, f"{kind}/{name}")
     row = services.database.row("SELECT * FROM cell WHERE key = ?", key)
-    runs = [
-        run
-        for run in result_sets.runs_of(services, found.item)
-        if row is not None and run.cell == row["id"]
-    ]
+    cell_id = row["id"] if row else None
+    runs = [run for run in result_sets.runs_of(services, results.item) if run.cell == cell_id]
     if row is None or not runs:
         raise not_found("Cell", key=key)
     runs.sort(key=lambda run: run.seed)
-    measured = measured_by(services, runs)
+    measured = result_sets.measured_by(services, runs)
     words = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     main = heat.main_measure(services, row["scenario"], words)
-    names = sorted(words, key=lambda one: (one != main, one))
+    names = sorted(words, key=lambda name: (name != main, name))
     finished = [measured[run.row] for run in runs if run.row is not None and run.finished]
     estimates = {}
-    for one in names:
-        estimates[one] = estimate(
-            [values_of_run[one] for values_of_run in finished if one in values_of_run]
-        )
+    for name in names:
+        estimates[name] = estimate([of_run[name] for of_run in finished if name in of_run])
     values = json.loads(row["values"])
-    differs = [one for one in found.values if one in values]
+    differs = [name for name in results.values if name in values]
     return shown(
         request,
-        services,
         "cell.html",
-        one=found,
+        results=results,
         key=key,
         scenario=row["scenario"],
         runs=runs,
         measured=measured,
         names=names,
-        words={one: words[one][0] for one in names},
+        words={name: words[name][0] for name in names},
         estimates=estimates,
         values=values,
         differs=differs,
     )
-
-
-def measured_by(services: Services, runs: list[Run]) -> dict[int, dict[str, float]]:
-    """Return what runs have measured: row → column → value."""
-    rows = [run.row for run in runs if run.row is not None]
-    marks = ",".join("?" * len(rows))
-    found: dict[int, dict[str, float]] = {row: {} for row in rows}
-    for one in services.database.rows(f"SELECT * FROM measured WHERE run IN ({marks})", *rows):
-        found[one["run"]][one["name"]] = one["value"]
-    return found

@@ -16,7 +16,7 @@ from openbach_run.web.answers import Services, With, not_found
 from openbach_run.web.instances import find_instance
 from openbach_run.web.launch_form import SERIES
 from openbach_run.web.page_results import form_query
-from openbach_run.web.render import Form, check_token, shown
+from openbach_run.web.render import Form, shown
 from openbach_run.web.runs import Run, find_run
 
 PLAIN = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
@@ -30,13 +30,12 @@ router = APIRouter()
 def one_run(folder: str, name: str, request: Request, services: With) -> Response:
     """Show a run: its path, jobs, curves and files."""
     run = find_run(services, folder, name)
-    given = run.spec.get("values")
+    arguments = run.spec.get("values")
     values: dict[str, Any] = (
-        run.record.arguments if run.record else given if isinstance(given, dict) else {}
+        run.record.arguments if run.record else arguments if isinstance(arguments, dict) else {}
     )
     return shown(
         request,
-        services,
         "run.html",
         run=run,
         record=run.record,
@@ -61,10 +60,10 @@ def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
         row["name"]: row["words"]
         for row in services.database.rows("SELECT name, words FROM measure")
     }
-    found = {**run.record.measures, **run.record.texts}.items()
+    values = {**run.record.measures, **run.record.texts}.items()
     return [
         (known.get(name, name), f"{value:.6g}" if isinstance(value, float) else str(value))
-        for name, value in found
+        for name, value in values
         if value is not None
     ]
 
@@ -92,11 +91,11 @@ def instance_of(services: Services, run: Run) -> int | None:
 def job(folder: str, name: str, number: int, request: Request, services: With) -> Response:
     """Show what a job was started with, and what it wrote."""
     run = find_run(services, folder, name)
-    found = [one for one in runs.jobs_of(run) if one["number"] == number]
-    if not found:
+    jobs = [job for job in runs.jobs_of(run) if job["number"] == number]
+    if not jobs:
         raise not_found("Job", number=number)
     texts = {key: text[:SHOWN_LETTERS] for key, text in runs.outputs(run, number).items()}
-    return shown(request, services, "job.html", run=run, job=found[0], texts=texts)
+    return shown(request, "job.html", run=run, job=jobs[0], texts=texts)
 
 
 @router.get("/page/run/{folder}/{name}/events")
@@ -109,15 +108,15 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
         lines = []
     shown_rows = []
     # The whole file can be downloaded.
-    for one in lines[:5000]:
+    for line in lines[:5000]:
         more = []
-        for key, value in one.items():
+        for key, value in line.items():
             if key not in ("t_s", "event"):
                 more.append(
                     f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}"
                 )
-        shown_rows.append((one["t_s"], one["event"], ", ".join(more)))
-    return shown(request, services, "events.html", run=run, rows=shown_rows)
+        shown_rows.append((line["t_s"], line["event"], ", ".join(more)))
+    return shown(request, "events.html", run=run, rows=shown_rows)
 
 
 @router.get("/page/run/{folder}/{name}/file/{file}")
@@ -133,11 +132,8 @@ def one_file(folder: str, name: str, file: str, services: With) -> Response:
 
 
 @router.post("/page/run/{folder}/{name}/capture")
-async def make_capture(
-    folder: str, name: str, request: Request, form: Form, services: With
-) -> Response:
+async def make_capture(folder: str, name: str, form: Form, services: With) -> Response:
     """Repeat a run for its packets, and offer them."""
-    check_token(request, services, form)
     run = find_run(services, folder, name)
     await services.once.do(f"capture {folder}/{name}", lambda: runs.make_capture(services, run))
     return RedirectResponse(f"/page/run/{folder}/{name}/capture.pcapng", 303)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ from openbach_run.yaml_files import read_yaml
 VERSION = "2.7.0"
 """The version of OpenBACH whose API this is."""
 COLLECTOR = "127.0.0.1"
+"""Address of the collector that the API shows: there is none."""
+PLATFORM_KEYS = (
+    *("ansible_system", "ansible_distribution", "ansible_distribution_release"),
+    *("command", "command_stop"),
+)
+"""Keys of a platform that a job says it supports."""
 AGENT_PORT = 1112
 STARTED = as_date(datetime.now(UTC))
 
@@ -45,7 +52,7 @@ class Platform:
     @property
     def jobs(self) -> dict[str, Job]:
         """Return the jobs by name."""
-        return {name: one.job for name, one in self.packages.items()}
+        return {name: package.job for name, package in self.packages.items()}
 
     def host_at(self, address: str) -> str | None:
         """Return the entity of the inventory whose agent has this address, or None."""
@@ -88,22 +95,15 @@ class Platform:
 
     def installed_jobs(self) -> list[dict[str, Any]]:
         """Return the jobs that are on every agent: all that can be run."""
-        return [
-            {
-                "name": name,
-                "update_status": STARTED,
-                "severity": 4,
-                "local_severity": 4,
-                "default_stat_policy": {"local": True, "storage": True, "broadcast": False},
-                "statistic_instances": [],
-            }
-            for name, one in self.packages.items()
-            if one.files is not None
-        ]
-
-    def job(self, name: str) -> dict[str, Any] | None:
-        """Return the answer to GET job/<name>/, or None."""
-        return self.described.get(name)
+        alike = {
+            "update_status": STARTED,
+            "severity": 4,
+            "local_severity": 4,
+            "default_stat_policy": {"local": True, "storage": True, "broadcast": False},
+            "statistic_instances": [],
+        }
+        packages = self.packages.items()
+        return [{"name": name, **alike} for name, job in packages if job.files is not None]
 
     @cached_property
     def described(self) -> dict[str, dict[str, Any]]:
@@ -124,28 +124,27 @@ class Platform:
             },
             "platform_configuration": _platforms(description.get("platform_configuration")),
             "arguments": _arguments(known.job.tree),
-            "statistics": [_statistic(one) for one in description.get("statistics") or []],
+            "statistics": list(map(_statistic, description.get("statistics") or [])),
         }
 
     def help(self, name: str) -> str:
         """Return the job's help, or its description if it has none."""
         known = self.packages[name]
-        file = known.files / f"{name}.help" if known.files else None
-        if file is not None and file.exists():
+        if known.files and (file := known.files / f"{name}.help").exists():
             return file.read_text()
         return str(self.described[name]["general"]["description"])
 
     def default_project(self) -> dict[str, Any]:
         """Return the project that exists from the beginning, with its agents attached."""
-        made = project.project(PROJECT, self.inventory, [])
-        for entity in made["entity"]:
+        document = project.project(PROJECT, self.inventory, [])
+        for entity in document["entity"]:
             entity["agent"] = {"address": self.addresses[entity["name"]]}
-        return made
+        return document
 
 
-def _statistic(given: Mapping[str, Any]) -> dict[str, str]:
+def _statistic(described: Mapping[str, Any]) -> dict[str, str]:
     """Return a statistic as the API shows it: its keys as texts."""
-    return {key: str(given.get(key) or "") for key in ("name", "description", "frequency")}
+    return {key: str(described.get(key) or "") for key in ("name", "description", "frequency")}
 
 
 def _description(known: Package) -> dict[str, Any]:
@@ -163,18 +162,9 @@ def _platforms(block: Any) -> list[dict[str, Any]]:
     if not isinstance(block, dict):
         return []
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
-    keys = (
-        "ansible_system",
-        "ansible_distribution",
-        "ansible_distribution_release",
-        "command",
-        "command_stop",
-    )
-    found = []
-    for one in block.get("supported_platforms") or [{}]:
-        platform = {**common, **one}
-        found.append({key: platform.get(key) for key in keys})
-    return found
+    common = dict.fromkeys(PLATFORM_KEYS) | common
+    platforms = [common | supported for supported in block.get("supported_platforms") or [{}]]
+    return [dict(zip(PLATFORM_KEYS, itemgetter(*PLATFORM_KEYS)(p), strict=True)) for p in platforms]
 
 
 def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,16 +178,13 @@ def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:
         choices = [{**_arguments(choice), "name": choice["name"]} for choice in group["choices"]]
         optional = bool(group.get("optional"))
         groups.append({"group_name": group["group_name"], "optional": optional, "choices": choices})
+    options = []
+    for entry in tree.get("optional") or []:
+        flag = {"flag": str(entry["flag"]), "repeatable": bool(entry.get("repeatable"))}
+        options.append({**_argument(entry), **flag})
     return {
-        "required": [_argument(entry) for entry in tree.get("required") or []],
-        "optional": [
-            {
-                **_argument(entry),
-                "flag": str(entry["flag"]),
-                "repeatable": bool(entry.get("repeatable")),
-            }
-            for entry in tree.get("optional") or []
-        ],
+        "required": list(map(_argument, tree.get("required") or [])),
+        "optional": options,
         **({"subcommands": groups} if groups else {}),
     }
 

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader
 from starlette.datastructures import FormData
 
 from openbach_run.engine.platform.rest import CONTROLLER_FILE
-from openbach_run.web.answers import Refusal, Services
+from openbach_run.web.answers import Refusal, Services, With
 from openbach_run.web.sessions import cookie_of
 
 HERE = Path(__file__).parent
@@ -52,31 +52,28 @@ async def read_form(request: Request) -> FormData:
     return await request.form(max_files=1, max_fields=FIELDS_LIMIT)
 
 
-Form = Annotated[FormData, Depends(read_form)]
+async def own_form(request: Request, services: With) -> FormData:
+    """Return a form that our page has sent in this session. Raises Refusal (403) for another."""
+    form = await read_form(request)
+    token, cookie = form.get("token"), request.cookies.get(cookie_of(request.headers))
+    if not isinstance(token, str) or not services.sessions.knows_form_token(cookie, token):
+        raise Refusal(403, "This form is too old, or not ours: open the page again")
+    return form
 
 
-def shown(
-    request: Request, services: Services, template: str, status: int = 200, **values: Any
-) -> HTMLResponse:
+AnyForm = Annotated[FormData, Depends(read_form)]
+Form = Annotated[FormData, Depends(own_form)]
+
+
+def shown(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page; its forms are protected by the visitor's session."""
+    services: Services = request.app.state.services
     token = services.sessions.form_token(request.cookies.get(cookie_of(request.headers), ""))
     common = {"token": token, "controller_file": CONTROLLER_FILE, "has_web_ui": services.has_web_ui}
     text = templates.get_template(template).render({**common, **values})
-    answer = HTMLResponse(
-        text.encode(errors="replace"), status
-    )  # a guest's text may have what UTF-8 cannot hold
-    answer.headers["Content-Security-Policy"] = POLICY
-    answer.headers["Cache-Control"] = "no-store"
-    return answer
-
-
-def check_token(request: Request, services: Services, form: FormData) -> None:
-    """Raise Refusal (403) for a form that our page has not sent in this session."""
-    token = form.get("token")
-    if not services.sessions.knows_form_token(
-        request.cookies.get(cookie_of(request.headers)), token if isinstance(token, str) else ""
-    ):
-        raise Refusal(403, "This form is too old, or not ours: open the page again")
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+    # A guest's text may have what UTF-8 cannot hold.
+    return HTMLResponse(text.encode(errors="replace"), status, headers)
 
 
 def wants_page(request: Request) -> bool:
@@ -86,7 +83,6 @@ def wants_page(request: Request) -> bool:
 
 def told(request: Request, status: int, words: str) -> HTMLResponse:
     """Return a page that says what is wrong."""
-    title = {403: "Not allowed", 404: "Not found", 422: "This cannot be done"}.get(
-        status, "It did not work"
-    )
-    return shown(request, request.app.state.services, "told.html", status, title=title, words=words)
+    titles = {403: "Not allowed", 404: "Not found", 422: "This cannot be done"}
+    title = titles.get(status, "It did not work")
+    return shown(request, "told.html", status, title=title, words=words)

@@ -79,9 +79,8 @@ def replay(
     for event in events:
         name, t_s = event["event"], float(event["t_s"])
         if name == "scenario_started":
-            states[event["scenario_instance_id"]] = started = begin(
-                event, scenarios[event["scenario"]]
-            )
+            started = begin(event, scenarios[event["scenario"]])
+            states[event["scenario_instance_id"]] = started
             if "parent_id" in event:
                 states[event["parent_id"]].latest(event["function"]).scenario = started
         elif name == "scenario_ended":
@@ -91,9 +90,8 @@ def replay(
             _tell_function(states[event["scenario_instance_id"]], event, t_s)
         elif name == "job_started":
             job = JobState(event["job"], event["entity"], event["instance_id"], "Running", t_s)
-            jobs[job.number] = states[event["scenario_instance_id"]].latest(
-                event["function"]
-            ).job = job
+            jobs[job.number] = job
+            states[event["scenario_instance_id"]].latest(event["function"]).job = job
         elif name in ("job_ended", "job_stop_ordered"):
             job = jobs[event["instance_id"]]
             job.status = event.get("status", "Stopped")
@@ -106,15 +104,8 @@ def begin(event: Mapping[str, Any], stored: Mapping[str, Any]) -> ScenarioState:
     """Return a scenario instance of which nothing has run yet."""
     functions = [FunctionState(function) for function in stored["openbach_functions"]]
     number, t_s = event["scenario_instance_id"], float(event["t_s"])
-    return ScenarioState(
-        stored["name"],
-        number,
-        dict(event["arguments"]),
-        dict(stored["constants"]),
-        "Running",
-        t_s,
-        functions,
-    )
+    values = dict(event["arguments"]), dict(stored["constants"])
+    return ScenarioState(stored["name"], number, *values, "Running", t_s, functions)
 
 
 def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float) -> None:
@@ -131,12 +122,12 @@ def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float
 def end(state: ScenarioState, status: str, t_s: float) -> None:
     """End what the events leave open: in a run that was stopped, or whose guest was lost."""
     state.status, state.stop_s = status, t_s if state.stop_s is None else state.stop_s
-    for one in state.functions:
-        one.status = "Stopped" if one.status == "Running" else one.status
-        if one.job and one.job.stop_s is None:
-            one.job.status, one.job.stop_s = "Stopped", t_s
-        if one.scenario and one.scenario.stop_s is None:
-            end(one.scenario, "Stopped", t_s)
+    for function in state.functions:
+        function.status = "Stopped" if function.status == "Running" else function.status
+        if function.job and function.job.stop_s is None:
+            function.job.status, function.job.stop_s = "Stopped", t_s
+        if function.scenario and function.scenario.stop_s is None:
+            end(function.scenario, "Stopped", t_s)
 
 
 @dataclass(frozen=True)
@@ -163,12 +154,13 @@ def as_date(moment: datetime) -> str:
 
 def document(state: ScenarioState, names: Names) -> dict[str, Any]:
     """Return the answer to GET scenario_instance/<id>/."""
-    functions = sorted(
-        state.functions,
-        key=lambda one: (one.launch_s is None, one.launch_s or 0.0, one.function["id"]),
-    )
+
+    def rank(function: FunctionState) -> tuple[bool, float, int]:
+        return function.launch_s is None, function.launch_s or 0.0, function.function["id"]
+
+    functions = sorted(state.functions, key=rank)
     values = {**state.constants, **state.arguments}
-    children = [one.scenario for one in state.functions if one.scenario]
+    children = [function.scenario for function in state.functions if function.scenario]
     return {
         "project_name": names.project,
         "scenario_name": state.name,
@@ -181,7 +173,7 @@ def document(state: ScenarioState, names: Names) -> dict[str, Any]:
         "start_date": names.date(state.start_s),
         "stop_date": names.date(state.stop_s),
         "arguments": [{"name": name, "value": value} for name, value in values.items()],
-        "openbach_functions": [_function(one, values, names) for one in functions],
+        "openbach_functions": [_function(function, values, names) for function in functions],
     }
 
 
@@ -221,13 +213,13 @@ def job_document(
 
 def _bound(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
     """Return a job's arguments with their values, {name: [value, …]}; subcommands are nested."""
-    found: dict[str, Any] = {}
-    for name, given in arguments.items():
-        if isinstance(given, dict):  # a subcommand
-            found[name] = _bound(given, values)
+    bound: dict[str, Any] = {}
+    for name, argument in arguments.items():
+        if isinstance(argument, dict):  # a subcommand
+            bound[name] = _bound(argument, values)
         else:  # a list of values for each use of the option
-            found[name] = [_value(one, values) for one in chain.from_iterable(given)]
-    return found
+            bound[name] = [_value(part, values) for part in chain.from_iterable(argument)]
+    return bound
 
 
 def _value(value: Any, values: Mapping[str, str]) -> Any:

@@ -12,13 +12,10 @@ import hashlib
 import json
 import logging
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from openbach_run.errors import InputError
-from openbach_run.paths import PROJECT
 from openbach_run.report.cells import BASELINE
 from openbach_run.report.document import script
 from openbach_run.results import campaign_file
@@ -27,6 +24,7 @@ from openbach_run.web import heat
 from openbach_run.web.answers import Services
 from openbach_run.web.launches import find_launch, records_of, seeds_of
 from openbach_run.web.result_sets import Results, find_set, number_of, runs_of
+from openbach_run.web.shared_work import own_command
 
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
@@ -53,9 +51,8 @@ def directory_of(services: Services, item: str) -> Path:
     if kind == "folder":
         return services.launcher.results / name / "all-runs"
     number = number_of(name)
-    return (
-        services.launcher.directory(find_launch(services, number)["scenario"]) / f"launch-{number}"
-    )
+    scenario = find_launch(services, number)["scenario"]
+    return services.launcher.directory(scenario) / f"launch-{number}"
 
 
 def make_report(services: Services, item: str) -> None:
@@ -63,7 +60,7 @@ def make_report(services: Services, item: str) -> None:
     directory, records = _prepared(services, item)
     words = [str(directory), "-o", str(directory / "report"), "--quiet"]
     # The command's usual baseline compares nothing here: take the first run's configuration.
-    if not any(BASELINE.items() <= one.arguments.items() for one in records):
+    if not any(BASELINE.items() <= record.arguments.items() for record in records):
         first = records[0].arguments
         compared = [name for name in ("vpn", "pep", "cc") if name in first] or list(first)[:1]
         words += ["--baseline", *(f"{name}={first[name]}" for name in compared)]
@@ -82,11 +79,11 @@ def make_first_page(services: Services, item: str) -> None:
     """
     directory = directory_of(services, item)
     runs = [run for run in runs_of(services, item) if run.row is not None]
-    state = hashlib.sha256(json.dumps(sorted((one.run_id, one.status) for one in runs)).encode())
-    made, mark = directory / "first-page", directory / "first-page.state"
-    if not (made / FIRST).exists() or not mark.exists() or mark.read_text() != state.hexdigest():
+    state = hashlib.sha256(json.dumps(sorted((run.run_id, run.status) for run in runs)).encode())
+    page, mark = directory / "first-page", directory / "first-page.state"
+    if not (page / FIRST).exists() or not mark.exists() or mark.read_text() != state.hexdigest():
         _prepared(services, item)
-        _run(item, [str(directory), "-o", str(made), "--first-page", "--quiet"])
+        _run(item, [str(directory), "-o", str(page), "--first-page", "--quiet"])
         mark.write_text(state.hexdigest())
 
 
@@ -97,7 +94,7 @@ def first_page(services: Services, item: str) -> str:
 
 def _prepared(services: Services, item: str) -> tuple[Path, list[Record]]:
     """Return a results directory with the runs of a set that have ended, and their records."""
-    found, directory = find_set(services, item), directory_of(services, item)
+    results, directory = find_set(services, item), directory_of(services, item)
     runs = [run for run in runs_of(services, item) if run.row is not None]
     records = records_of(services, runs)
     if not records:
@@ -106,24 +103,22 @@ def _prepared(services: Services, item: str) -> tuple[Path, list[Record]]:
     share_runs(directory)
     measures = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     planned = (
-        campaign_file.AskedRun(one.run_id, one.scenario, one.arguments, one.seed) for one in records
+        campaign_file.AskedRun(record.run_id, record.scenario, record.arguments, record.seed)
+        for record in records
     )
-    plots = {name: _plot(services, name, measures) for name in found.scenarios}
+    plots = {name: _plot(services, name, measures) for name in results.scenarios}
     Store(directory).write(
-        campaign_file.FILE, campaign_file.text(_command(services, found), planned, plots=plots)
+        campaign_file.FILE, campaign_file.text(_command(services, results), planned, plots=plots)
     )
     return directory, records
 
 
-def _command(services: Services, found: Results) -> str:
+def _command(services: Services, results: Results) -> str:
     """Return the command that makes the same results again."""
-    kind, _, name = found.item.partition("/")
+    kind, _, name = results.item.partition("/")
     if kind == "folder":
-        return (
-            found.command
-            or f"cat results/{name}/runs/*/record.json"
-            "  # launched from the page: each has its command"
-        )
+        note = "# launched from the page: each has its command"
+        return results.command or f"cat results/{name}/runs/*/record.json  {note}"
     row = find_launch(services, number_of(name))
     values: dict[str, list[str]] = json.loads(row["values"])
     settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
@@ -134,13 +129,9 @@ def _command(services: Services, found: Results) -> str:
 
 def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[str, str]:
     """Return the figure and measure that the scenario asks for."""
-    row = services.database.scenario(PROJECT, scenario)
-    sweep = json.loads(row["source"]).get("x-sweep") if row else None
-    figure = sweep.get("figure") if isinstance(sweep, dict) else None
-    return {
-        "measure": heat.main_measure(services, scenario, measures),
-        **({"figure": str(figure)} if figure else {}),
-    }
+    figure = heat.sweep_of(services, scenario).get("figure")
+    plot = {"measure": heat.main_measure(services, scenario, measures)}
+    return plot | ({"figure": str(figure)} if figure else {})
 
 
 def _run(item: str, words: list[str]) -> None:
@@ -151,25 +142,14 @@ def _run(item: str, words: list[str]) -> None:
     What went wrong inside it goes to this server's log only, because it names files of this
     machine.
     """
-    # -P: modules do not come from the current directory.
-    command = [sys.executable, "-P", "-m", "openbach_run", "report", *words]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise InputError(
-            f"the report took longer than {LIMIT_S:.0f} s: report fewer runs at once"
-        ) from None
+    hint = ": report fewer runs at once"
+    done = own_command(["report", *words], LIMIT_S, "the report", hint)
     if not done.returncode:
         return
     logging.getLogger(__name__).error(
         "report of %s: exit code %d: %s", item, done.returncode, done.stderr
     )
     if done.returncode == BAD_INPUT:
-        reason = (
-            done.stderr.strip()
-            .rpartition("\n")[2]
-            .removeprefix("openbach-run: ")
-            .replace(words[0], "these results")
-        )
-        raise InputError(f"openbach-run report: {reason}")
+        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("openbach-run: ")
+        raise InputError(f"openbach-run report: {reason.replace(words[0], 'these results')}")
     raise InputError("the report could not be made; what openbach-run serve printed says why")

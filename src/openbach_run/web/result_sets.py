@@ -103,8 +103,9 @@ class Run(NamedTuple):
 
 # Runs
 
-RUNS_OF_FOLDER = """
-SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE folder = ?1
+RUNS = "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run"
+RUNS_OF_FOLDER = f"""
+{RUNS} WHERE folder = ?1
 UNION ALL SELECT p.folder, p.run_id, p.cell, p.seed, 'Waiting', NULL, 0, NULL FROM planned p
     WHERE p.folder = ?1 AND NOT EXISTS
         (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
@@ -127,21 +128,27 @@ def runs_of(services: Services, item: str) -> list[Run]:
     """Return the runs of a set, in the order in which they were asked for if that is known."""
     kind, _, name = item.partition("/")
     if kind == "launch":
-        rows = services.database.rows(
-            RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name)
-        )
-        return list(map(Run._make, rows))
+        sql = RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part"
+        return list(map(Run._make, services.database.rows(sql, number_of(name))))
     running = services.index.running.get(name, set())
     ask = services.database.rows
     runs = services.index.remembered(
         (item, "runs"), lambda: list(map(Run._make, ask(RUNS_OF_FOLDER, name)))
     )
-    if not running:
-        return runs
-    return [
-        run._replace(status=RUNNING) if run.row is None and run.run_id in running else run
-        for run in runs
-    ]
+
+    def now(run: Run) -> Run:
+        goes_on = run.row is None and run.run_id in running
+        return run._replace(status=RUNNING) if goes_on else run
+
+    return list(map(now, runs)) if running else runs
+
+
+def measured_by(services: Services, runs: Iterable[Run]) -> dict[int, dict[str, float]]:
+    """Return what runs have measured: row → column → value."""
+    values: dict[int, dict[str, float]] = {run.row: {} for run in runs if run.row is not None}
+    for row in services.database.rows_of("SELECT * FROM measured WHERE run IN ({})", values):
+        values[row["run"]][row["name"]] = row["value"]
+    return values
 
 
 def number_of(text: str) -> int:
@@ -179,7 +186,7 @@ def all_sets(services: Services) -> list[Results]:
     marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark")}
     launches = [_launch(row, marks) for row in services.database.rows(OF_LAUNCHES)]
     folders = [_folder(row, marks, services) for row in folder_rows(services).values()]
-    return sorted([*launches, *folders], key=lambda one: one.date, reverse=True)
+    return sorted([*launches, *folders], key=lambda results: results.date, reverse=True)
 
 
 def folder_rows(services: Services) -> dict[str, Row]:
@@ -193,10 +200,8 @@ def folder_rows(services: Services) -> dict[str, Row]:
 def find_set(services: Services, item: str) -> Results:
     """Return a set. Raises Refusal (404) if there is none."""
     kind, _, name = item.partition("/")
-    marks = {
-        row["item"]: row
-        for row in services.database.rows("SELECT * FROM mark WHERE item = ?", item)
-    }
+    rows = services.database.rows("SELECT * FROM mark WHERE item = ?", item)
+    marks = {row["item"]: row for row in rows}
     if kind == "launch":
         sql = OF_LAUNCHES.replace("i.id = m.instance)", "i.id = m.instance WHERE m.launch = ?1)")
         if row := services.database.row(sql, number_of(name)):
@@ -220,16 +225,9 @@ def _folder(row: Row, marks: Mapping[str, Row], services: Services) -> Results:
     running = len(services.index.running.get(row["name"], ())) if row["done"] < row["total"] else 0
     counted = [row["total"], row["done"], row["failed"] or 0, 0, running]
     date = as_date(datetime.fromtimestamp(row["ended"] or 0, UTC))[:19]
-    scenarios = tuple(json.loads(row["scenarios"]))
-    return _marked(
-        f"folder/{row['name']}",
-        marks,
-        scenarios,
-        json.loads(row["values"]),
-        row["command"],
-        counted,
-        date,
-    )
+    scenarios, values = tuple(json.loads(row["scenarios"])), json.loads(row["values"])
+    item = f"folder/{row['name']}"
+    return _marked(item, marks, scenarios, values, row["command"], counted, date)
 
 
 def _marked(
@@ -244,80 +242,72 @@ def _marked(
     """Return a set with the name, note and tags that it was given."""
     mark = marks.get(item)
     total, done, failed, stopped, running = counted
-    found = Results(item, scenarios, values, command, total, done, failed, stopped, running, date)
+    results = Results(item, scenarios, values, command, total, done, failed, stopped, running, date)
     if mark is None:
-        return found
+        return results
     tags = tuple(mark["tags"].split())
     # A deleted folder lies elsewhere: whatever has its name now is another one.
     deleted = bool(mark["deleted"]) and item.startswith("launch/")
-    return replace(found, name=mark["name"], note=mark["note"], tags=tags, deleted=deleted)
+    return replace(results, name=mark["name"], note=mark["note"], tags=tags, deleted=deleted)
 
 
 # Finding
 
 
 def matching(
-    services: Services, sets: Iterable[Results], asked: Mapping[str, str]
+    services: Services, sets: Iterable[Results], filters: Mapping[str, str]
 ) -> list[Results]:
     """Return the sets that fit what is asked for.
 
-    `asked` may have `q` (words and NAME=VALUE, all of which have to fit), `scenario`, `state`,
+    `filters` may have `q` (words and NAME=VALUE, all of which have to fit), `scenario`, `state`,
     `tag`, `from` and `to` (dates, both included), `deleted`.
     """
-    words = asked.get("q", "").lower().split()
+    words = filters.get("q", "").lower().split()
     with_values = [_having(services, *word.split("=", 1)) for word in words if "=" in word]
     texts = [word for word in words if "=" not in word]
 
-    def fits(one: Results) -> bool:
+    def fits(results: Results) -> bool:
         """Return whether a set fits all that is asked for."""
         return (
-            one.deleted == bool(asked.get("deleted"))
-            and all(one.item in items for items in with_values)
-            and all(text in _text(one) for text in texts)
-            and (not asked.get("scenario") or asked["scenario"] in one.scenarios)
-            and (not asked.get("state") or asked["state"] == one.state)
-            and (not asked.get("tag") or asked["tag"] in one.tags)
+            results.deleted == bool(filters.get("deleted"))
+            and all(results.item in items for items in with_values)
+            and all(text in _text(results) for text in texts)
+            and (not filters.get("scenario") or filters["scenario"] in results.scenarios)
+            and (not filters.get("state") or filters["state"] == results.state)
+            and (not filters.get("tag") or filters["tag"] in results.tags)
             # Dates of this form sort as texts do, and 9 comes after all of them.
-            and asked.get("from", "") <= one.date[:10] <= (asked.get("to") or "9")
+            and filters.get("from", "") <= results.date[:10] <= (filters.get("to") or "9")
         )
 
     return list(filter(fits, sets))
 
 
-def _text(one: Results) -> str:
+def _text(results: Results) -> str:
     """Return all that is searched for the words of a query."""
-    return " ".join([one.title, one.item, *one.scenarios, one.note, *one.tags, one.command]).lower()
+    texts = results.title, results.item, *results.scenarios, results.note, *results.tags
+    return " ".join([*texts, results.command]).lower()
 
 
 def _having(services: Services, name: str, value: str) -> set[str]:
     """Return the sets with a cell that has this value; * stands for any letters."""
     cells = "SELECT cell FROM setting WHERE name = ? AND value LIKE ?"
     pattern = value.replace("*", "%")
-    folders = services.database.rows(
-        f"SELECT DISTINCT folder AS name FROM run WHERE cell IN ({cells}) "
-        f"UNION SELECT DISTINCT folder FROM planned WHERE cell IN ({cells})",
-        name,
-        pattern,
-        name,
-        pattern,
+    rows = services.database.rows(
+        f"SELECT 'folder/' || folder FROM run WHERE cell IN ({cells})"
+        f" UNION SELECT 'folder/' || folder FROM planned WHERE cell IN ({cells})"
+        f" UNION SELECT 'launch/' || launch FROM member WHERE cell IN ({cells})",
+        *(name, pattern) * 3,
     )
-    launches = services.database.rows(
-        f"SELECT DISTINCT launch AS name FROM member WHERE cell IN ({cells})", name, pattern
-    )
-    return {f"folder/{row['name']}" for row in folders} | {
-        f"launch/{row['name']}" for row in launches
-    }
+    return {item for (item,) in rows}
 
 
 # What people say of them
 
 
-def mark(services: Services, item: str, **said: str) -> None:
+def mark(services: Services, item: str, **marks: str) -> None:
     """Change `name`, `note`, `tags` (words) or `deleted` of a set."""
-    cut = {
-        column: text[:MARK_LENGTH].encode(errors="replace").decode()
-        for column, text in said.items()
-    }
+    cut = {name: text[:MARK_LENGTH] for name, text in marks.items()}
+    cut = {name: text.encode(errors="replace").decode() for name, text in cut.items()}
     if "tags" in cut:
         cut["tags"] = " ".join(dict.fromkeys(re.split(r"[\s,]+", cut["tags"].strip())))
     services.database.execute("INSERT OR IGNORE INTO mark (item) VALUES (?)", item)
@@ -332,17 +322,16 @@ def delete(services: Services, item: str) -> str:
     name of its own, and no earlier one gives way to it. Raises InputError, Refusal (404).
     """
     with services.database.transaction():  # no run is added between the check and the change
-        found = find_set(services, item)
-        kind, _, name = found.item.partition("/")
+        results = find_set(services, item)
+        kind, _, name = results.item.partition("/")
         place = services.launcher.results / name
-        running = {
-            services.launcher.directory(row["scenario"]) for row in services.database.running()
-        }
-        if found.done < found.total if kind == "launch" else place in running:
-            raise InputError(f"{found.title}: runs go on there: stop them first")
+        scenarios = {row["scenario"] for row in services.database.running()}
+        running = set(map(services.launcher.directory, scenarios))
+        if results.done < results.total if kind == "launch" else place in running:
+            raise InputError(f"{results.title}: runs go on there: stop them first")
         if kind == "launch":
-            mark(services, found.item, deleted="yes")
-            return found.item
+            mark(services, results.item, deleted="yes")
+            return results.item
     copy = f"{name}.{datetime.now(UTC):%Y-%m-%dT%H%M%S.%f}"
     (services.launcher.results / DELETED).mkdir(exist_ok=True)
     # It is held while it is renamed: no command writes there.
@@ -357,9 +346,9 @@ def restore(services: Services, item: str) -> str:
     Raises InputError if something else has its name now, Refusal (404).
     """
     if item.startswith("launch/"):
-        found = find_set(services, item).item
-        mark(services, found, deleted="")
-        return found
+        deleted_item = find_set(services, item).item
+        mark(services, deleted_item, deleted="")
+        return deleted_item
     copy = _deleted_folder(services, item)
     name, _ = deleted_folders(services)[copy]
     if (services.launcher.results / name).exists():
@@ -382,11 +371,11 @@ def remove_for_good(services: Services, item: str) -> None:
         services.database.execute("DELETE FROM mark WHERE item = ?", f"folder/{half}")
         return
     with services.database.transaction():  # it is not resumed meanwhile
-        found = find_set(services, item)
-        if not found.deleted or found.done < found.total:
-            raise InputError(f"{found.title}: only what is deleted is removed for good")
-        number = number_of(found.item.partition("/")[2])
-        services.database.execute("DELETE FROM mark WHERE item = ?", found.item)
+        results = find_set(services, item)
+        if not results.deleted or results.done < results.total:
+            raise InputError(f"{results.title}: only what is deleted is removed for good")
+        number = number_of(results.item.partition("/")[2])
+        services.database.execute("DELETE FROM mark WHERE item = ?", results.item)
         services.database.execute("DELETE FROM member WHERE launch = ?", number)
         services.database.execute("DELETE FROM launch WHERE id = ?", number)
 
@@ -407,12 +396,12 @@ def deleted_folders(services: Services) -> dict[str, tuple[str, str]]:
 
     The date is "" for a folder that an earlier version has moved there.
     """
-    found = {}
+    folders = {}
     aside = services.launcher.results / DELETED
     for copy in sorted(os.listdir(aside)) if aside.is_dir() else ():
         dated = DATED.fullmatch(copy)
-        found[copy] = (dated[1], dated[2]) if dated else (copy, "")
-    return found
+        folders[copy] = (dated[1], dated[2]) if dated else (copy, "")
+    return folders
 
 
 def _deleted_folder(services: Services, item: str) -> str:

@@ -10,8 +10,6 @@ import itertools
 import json
 import logging
 import re
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +26,7 @@ from openbach_run.results.record import Record, Store, events
 from openbach_run.results.run_files import DamagedRecord
 from openbach_run.topology.inventory import host_of
 from openbach_run.web.answers import Services, not_found
+from openbach_run.web.shared_work import own_command
 
 PROXY = "satpep"
 """The job that splits TCP connections on a host."""
@@ -65,7 +64,7 @@ class Run:
 def find_run(services: Services, folder: str, name: str) -> Run:
     """Return a run that has ended, was stopped, or goes on. Raises Refusal (404)."""
     # The names come from an address: they must not lead out of the results directory.
-    if any(not one or one.startswith(".") or {"/", "\0"} & {*one} for one in (folder, name)):
+    if any(not part or part.startswith(".") or {"/", "\0"} & {*part} for part in (folder, name)):
         raise not_found("Run", folder=folder, run=name)
     directory = services.launcher.results / folder
     place, goes_on = directory / "runs" / name, False
@@ -106,12 +105,12 @@ def jobs_of(run: Run) -> list[dict[str, Any]]:
 
 
 def _jobs_in(
-    told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]
+    events: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the jobs that events tell of; one that has not ended lasts until the last event."""
     jobs: dict[int, dict[str, Any]] = {}
     now_s = 0.0
-    for event in told:
+    for event in events:
         now_s = float(event["t_s"])
         if event["event"] == "job_started":
             jobs[event["instance_id"]] = {
@@ -134,30 +133,28 @@ def _jobs_in(
 def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
     """Return the labels of the scenario's functions by their id; {} if they make no sense."""
     with suppress(Exception):
-        return {
-            one["id"]: str(one.get("label") or "") for one in spec["scenario"]["openbach_functions"]
-        }
+        functions = spec["scenario"]["openbach_functions"]
+        return {function["id"]: str(function.get("label") or "") for function in functions}
     return {}
 
 
 def outputs(run: Run, number: int) -> dict[str, str]:
     """Return a job's start by the name of the file that describes it, and its stdout and stderr."""
-    prefix = re.compile(
-        rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)"
-    )  # job.json: of runs of older versions
+    # job.json: of runs of older versions.
+    prefix = re.compile(rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)")
     names = [name for name in _names(run.place) if prefix.fullmatch(name)]
     written = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
-    found = {name: text for name, text in written.items() if text is not None}
-    return found if "job.json" in found else {**_start(run, number), **found}
+    texts = {name: text for name, text in written.items() if text is not None}
+    return texts if "job.json" in texts else {**_start(run, number), **texts}
 
 
 def _start(run: Run, number: int) -> dict[str, str]:
     """Return a job's start from the first file that has it; after the run also how it ended."""
     for name in ("jobs.jsonl", "events.jsonl"):
         with suppress(Exception):  # a guest's: they may be anything
-            for one in run_files.lines(run.place, name, lambda line: None):
-                if one.get("instance_id") == number:
-                    return {name: json.dumps(one, indent=1)}
+            for line in run_files.lines(run.place, name, lambda line: None):
+                if line.get("instance_id") == number:
+                    return {name: json.dumps(line, indent=1)}
     return {}
 
 
@@ -222,17 +219,13 @@ def _path(spec: Mapping[str, Any]) -> Route:
     started = list(_started(spec))
     notes: dict[str, list[str]] = {}
     ends, kind = [], ""
-    for entity, job, given in started:
-        if job == "vpn" and given.get("kind", "none") != "none" and "wait" not in given:
+    for entity, job, arguments in started:
+        if job == "vpn" and arguments.get("kind", "none") != "none" and "wait" not in arguments:
             ends.append(entity)
-            kind = given["kind"]
+            kind = arguments["kind"]
         # Records of before have the job by its old name.
-        is_proxy = RENAMED.get(job, (job,))[0] == PROXY
-        if (
-            is_proxy
-            and "wait" not in given
-            and given.get("position") in given.get("at", "").split(",")
-        ):
+        is_proxy = RENAMED.get(job, (job,))[0] == PROXY and "wait" not in arguments
+        if is_proxy and arguments.get("position") in arguments.get("at", "").split(","):
             notes.setdefault(entity, []).append("PEP")
     for entity in dict.fromkeys(ends):
         notes.setdefault(entity, []).append("VPN")
@@ -241,18 +234,17 @@ def _path(spec: Mapping[str, Any]) -> Route:
     in_column: dict[int, int] = {}
     hosts: dict[str, Host] = {}
     names = {str(host["entity"]): str(host["name"]) for host in listed}
-    for entity, column in sorted(columns.items(), key=lambda one: one[1]):
+    for entity, column in sorted(columns.items(), key=lambda item: item[1]):
         row = in_column.get(column, 0)
         in_column[column] = row + 1
-        hosts[entity] = Host(
-            names[entity], column, row, tuple(dict.fromkeys(notes.get(entity, ())))
-        )
+        of_host = tuple(dict.fromkeys(notes.get(entity, ())))
+        hosts[entity] = Host(names[entity], column, row, of_host)
     links = []
-    for network, there in networks.items():
+    for network, members in networks.items():
         # A network with more than two hosts is drawn as a chain.
-        for one, other in itertools.pairwise(there):
-            left, right = sorted((hosts[one], hosts[other]), key=lambda host: host.column)
-            links.append((left, right, network, one in sat or other in sat))
+        for host, other in itertools.pairwise(members):
+            left, right = sorted((hosts[host], hosts[other]), key=lambda host: host.column)
+            links.append((left, right, network, host in sat or other in sat))
     two = list(dict.fromkeys(ends))
     tunnel = (hosts[two[0]], hosts[two[-1]], kind) if len(two) > 1 else None
     if tunnel and tunnel[0].column > tunnel[1].column:
@@ -263,17 +255,11 @@ def _path(spec: Mapping[str, Any]) -> Route:
 def _in_words(hosts: Sequence[Host], tunnel: tuple[Host, Host, str] | None) -> str:
     """Return the path in words: hosts, tunnel, PEP."""
     proxies = [host.name for host in hosts if "PEP" in host.notes]
-    return "; ".join(
-        [
-            ", ".join(host.name for host in hosts),
-            (
-                f"tunnel {tunnel[2]} from {tunnel[0].name} to {tunnel[1].name}"
-                if tunnel
-                else "no tunnel"
-            ),
-            f"PEP on {' and '.join(proxies)}" if proxies else "no PEP",
-        ]
-    )
+    through = "no tunnel"
+    if tunnel:
+        through = f"tunnel {tunnel[2]} from {tunnel[0].name} to {tunnel[1].name}"
+    pep = f"PEP on {' and '.join(proxies)}" if proxies else "no PEP"
+    return "; ".join([", ".join(host.name for host in hosts), through, pep])
 
 
 def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -284,21 +270,21 @@ def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> 
     beside: dict[str, list[str]] = {}
     often: dict[str, int] = {}
     for entity in entities:
-        its_networks = [there for there in networks.values() if entity in there]
+        its_networks = [hosts for hosts in networks.values() if entity in hosts]
         beside[entity] = list(itertools.chain.from_iterable(its_networks))
         often[entity] = len(its_networks)
     # From each host that has no column yet, those on the fewest networks first, breadth first.
-    found: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for first in sorted(entities, key=lambda entity: often[entity]):
-        waiting = [] if first in found else [first]
-        found.setdefault(first, 0)
+        waiting = [] if first in columns else [first]
+        columns.setdefault(first, 0)
         # The list grows while it is read.
         for entity in waiting:
             for other in beside[entity]:
-                if other not in found:
-                    found[other] = found[entity] + 1
+                if other not in columns:
+                    columns[other] = columns[entity] + 1
                     waiting.append(other)
-    return found
+    return columns
 
 
 def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -313,11 +299,8 @@ def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]
                 values[name] = values.get("cc", "")
         for function in scenario["openbach_functions"]:
             for job, arguments in jobs_started(function):
-                yield (
-                    str(function["start_job_instance"]["entity_name"]),
-                    job,
-                    _flat(arguments, values),
-                )
+                entity = str(function["start_job_instance"]["entity_name"])
+                yield entity, job, _flat(arguments, values)
 
 
 def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
@@ -325,14 +308,14 @@ def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, 
 
     A subcommand has the value "".
     """
-    found: dict[str, str] = {}
-    for name, given in arguments.items():
-        if isinstance(given, dict):
-            found |= {name: "", **_flat(given, values)}
+    flat: dict[str, str] = {}
+    for name, argument in arguments.items():
+        if isinstance(argument, dict):
+            flat |= {name: "", **_flat(argument, values)}
         else:
-            parts = itertools.chain.from_iterable(given)
-            found[name] = ",".join(Template(str(one)).safe_substitute(values) for one in parts)
-    return found
+            parts = itertools.chain.from_iterable(argument)
+            flat[name] = ",".join(Template(str(part)).safe_substitute(values) for part in parts)
+    return flat
 
 
 # The packets
@@ -340,9 +323,8 @@ def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, 
 
 def capture_file(services: Services, run: Run) -> Path | None:
     """Return the capture of the run or of its repetition; None if neither has one."""
-    repeated = (
-        services.launcher.results / CAPTURES / run.folder / "runs" / run.name / "capture.pcapng"
-    )
+    folder = services.launcher.results / CAPTURES / run.folder
+    repeated = folder / "runs" / run.name / "capture.pcapng"
     return next((file for file in (run.place / "capture.pcapng", repeated) if file.is_file()), None)
 
 
@@ -362,22 +344,8 @@ def make_capture(services: Services, run: Run) -> None:
     for root in services.platform.catalog.roots[:-1]:
         additions += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
-    # A process of its own: it can be ended after a time, with its guest.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "openbach_run",
-        *run.record.repetition,
-        *additions,
-        *options,
-    ]
-    try:
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=CAPTURE_LIMIT_S
-        )
-    except subprocess.TimeoutExpired:
-        raise InputError(f"the repetition took longer than {CAPTURE_LIMIT_S:.0f} s") from None
+    words = [*run.record.repetition, *additions, *options]
+    done = own_command(words, CAPTURE_LIMIT_S, "the repetition")
     again = Store(target).load(run.name)
     if again is None or not (target / "runs" / run.name / "capture.pcapng").is_file():
         logging.getLogger(__name__).error(

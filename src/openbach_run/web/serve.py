@@ -81,9 +81,8 @@ def serve(options: ServeOptions) -> None:
         raise InputError(
             f"--web-ui {options.web_ui}: has no index.html; name the folder of the built web UI"
         )
-    sessions = Sessions(
-        None if options.password_file is None else read_password(options.password_file)
-    )
+    file = options.password_file
+    sessions = Sessions(None if file is None else read_password(file))
     cpus = cpus_for(options.workers)
     connections = connections_for(len(cpus))
     log_few_lines()
@@ -93,10 +92,8 @@ def serve(options: ServeOptions) -> None:
         with alone(options.results, f"http://{place}/"):
             app = application(options, packages, catalog, cpus, sessions)
             if connections < CONNECTIONS:
-                print(
-                    f"at most {connections} connections at a time: `ulimit -n` is low",
-                    file=sys.stderr,
-                )
+                low = f"at most {connections} connections at a time: `ulimit -n` is low"
+                print(low, file=sys.stderr)
             with access_file(place, sessions, tell=not is_loopback(options.listen)):
                 print(f"http://{place}/?token={sessions.token}   (Ctrl-C ends it)", flush=True)
                 with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
@@ -112,13 +109,14 @@ def application(
 ) -> FastAPI:
     """Return the web application; it prepares an engine with all jobs first."""
     inventory = load_inventory(options.inventory)
-    given = agent_addresses(options.inventory)
+    known_hosts = agent_addresses(options.inventory)
     addresses = {
-        host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts
+        host.entity: known_hosts.get(host.entity, host.interfaces[0].address)
+        for host in inventory.hosts
     }
     scenarios = scenarios_of(catalog, packages)
     with Reporter(quiet=False) as reporter:
-        every_job = {"jobs": [name for name, one in packages.items() if one.files]}
+        every_job = {"jobs": [name for name, package in packages.items() if package.files]}
         prepared_engine(every_job, packages, catalog, reporter.show)
 
     def make_engine(uses: Uses) -> Engine:
@@ -144,7 +142,7 @@ def scenarios_of(catalog: Catalog, packages: Mapping[str, Package]) -> list[Scen
     """
     topologies = sorted((REPOSITORY / "topologies").glob("*.json"))
     files = [*catalog.all("scenarios").values(), *topologies]
-    return in_order(one for _, one in read_scenarios(files, packages, _warn))
+    return in_order(scenario for _, scenario in read_scenarios(files, packages, _warn))
 
 
 @contextmanager
@@ -166,10 +164,8 @@ def alone(results: Path, url: str) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             who = lock.read().strip() or "another openbach-run serve"
-            raise InputError(
-                f"{results}: is served already, by {who}; use that one, or give another"
-                " --results DIR"
-            ) from None
+            hint = "use that one, or give another --results DIR"
+            raise InputError(f"{results}: is served already, by {who}; {hint}") from None
         lock.truncate(0)
         lock.write(f"process {os.getpid()} at {url}\n")
         lock.flush()
@@ -187,10 +183,9 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
     host, _, port = place.rpartition(":")
     # A server that listens everywhere is reached at the loopback address.
     host = wildcard.get(host, host)
+    reached = host if int(port) == CONTROLLER_PORT else f"{host}:{port}"
     try:
-        write_access(
-            file, host if int(port) == CONTROLLER_PORT else f"{host}:{port}", LOGIN, sessions.token
-        )
+        write_access(file, reached, LOGIN, sessions.token)
         written = file.read_bytes()
     except InputError as error:
         written, tell = None, True
@@ -241,18 +236,17 @@ def listen(address: str, port: int) -> socket.socket:
         family, kind, protocol, _, place = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(
-            family, kind, protocol
-        )  # asyncio switches Nagle off only where the protocol is said
+        # asyncio switches Nagle off only where the protocol is said.
+        listening = socket.socket(family, kind, protocol)
         try:
             # The port of a server that has just ended can be taken again.
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(place)
-            made.listen(BACKLOG)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen(BACKLOG)
         except OSError:
-            made.close()
+            listening.close()
             raise
-        return made
+        return listening
     except OSError as error:
         raise InputError(
             f"{address} port {port}: {error.strerror}; --port and --listen name another place"

@@ -4,9 +4,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 
 from starlette.concurrency import run_in_threadpool
+
+from openbach_run.errors import InputError
+
+
+def own_command(
+    words: Sequence[str], limit_s: float, what: str, hint: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours as its own process, which can be ended after a time, with its guest.
+
+    Raises InputError if it takes longer than `limit_s`.
+    """
+    # -P: modules do not come from the current directory.
+    command = [sys.executable, "-P", "-m", "openbach_run", *words]
+    try:
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{what} took longer than {limit_s:.0f} s{hint}") from None
 
 
 class Once:

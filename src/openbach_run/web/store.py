@@ -15,7 +15,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,12 +171,11 @@ def _opened(file: Path) -> sqlite3.Connection:
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
         )
         connection.executescript(SCHEMA)
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise _Damaged(found)
-        connection.execute(
-            f"PRAGMA user_version = {FORMAT}"
-        )  # also tells whether it can be written
+        (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if state != "ok":
+            raise _Damaged(state)
+        # This also tells whether it can be written.
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
     except sqlite3.DatabaseError as error:
         connection.close()
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
@@ -249,8 +248,22 @@ class Database:
     def row(self, sql: str, *values: Any) -> Row | None:
         """Return the first row, or None."""
         with self._lock:
-            found: Row | None = self._connection.execute(sql, values).fetchone()
-            return found
+            row: Row | None = self._connection.execute(sql, values).fetchone()
+            return row
+
+    def pairs(self, sql: str, *values: Any) -> dict[Any, Any]:
+        """Return the rows of a query for two columns, the second one by the first."""
+        return dict(map(tuple, self.rows(sql, *values)))
+
+    def rows_of(self, sql: str, numbers: Collection[Any]) -> list[Row]:
+        """Return the rows of a query whose `{}` is a list of these numbers."""
+        return self.rows(sql.format(",".join("?" * len(numbers))), *numbers)
+
+    def by_id(self, table: str, number: int) -> Row | None:
+        """Return the row of a table with this id, or None."""
+        # SQLite raises an error for a larger one.
+        sql = f"SELECT * FROM {table} WHERE id = ?"
+        return self.row(sql, number) if number <= LARGEST_ID else None
 
     def execute_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
         """Execute a statement for each of several rows of values."""
@@ -266,10 +279,8 @@ class Database:
 
     def projects(self) -> dict[str, dict[str, Any]]:
         """Return documents by name: description, owners, entities, networks, hidden networks."""
-        return {
-            row["name"]: json.loads(row["document"])
-            for row in self.rows("SELECT * FROM project ORDER BY name")
-        }
+        documents = self.pairs("SELECT * FROM project ORDER BY name")
+        return {name: json.loads(document) for name, document in documents.items()}
 
     def project(self, name: str) -> dict[str, Any] | None:
         """Return a project's document, or None."""
@@ -291,7 +302,7 @@ class Database:
             "SELECT name, stored FROM scenario JOIN version ON version.id = version WHERE project ="
             " ? ORDER BY name"
         )
-        return {row["name"]: json.loads(row["stored"]) for row in self.rows(sql, project)}
+        return {name: json.loads(stored) for name, stored in self.pairs(sql, project).items()}
 
     def scenario(self, project: str, name: str) -> Row | None:
         """Return the latest version of a scenario (id, source, stored), or None."""
@@ -318,10 +329,7 @@ class Database:
 
     def stored(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """Return scenarios in stored form by name, in the given versions."""
-        marks = ",".join("?" * len(versions))
-        rows = self.rows(
-            f"SELECT id, stored FROM version WHERE id IN ({marks})", *versions.values()
-        )
+        rows = self.rows_of("SELECT * FROM version WHERE id IN ({})", versions.values())
         by_id = {row["id"]: row["stored"] for row in rows}
         return {name: json.loads(by_id[number]) for name, number in versions.items()}
 
@@ -329,12 +337,7 @@ class Database:
 
     def instance(self, number: int) -> Row | None:
         """Return an instance's row, or None."""
-        return (
-            self.row("SELECT * FROM instance WHERE id = ?", number)
-            # SQLite raises an error for a larger one.
-            if number <= LARGEST_ID
-            else None
-        )
+        return self.by_id("instance", number)
 
     def instances(self, project: str, scenario: str | None, offset: int, limit: int) -> list[Row]:
         """Return the instances of a project, the newest first; a limit of -1 is none."""
@@ -350,27 +353,21 @@ class Database:
 
     def running(self) -> list[Row]:
         """Return the instances that were launched and have not ended."""
-        return self.rows(
-            "SELECT * FROM instance WHERE owner = id AND stop_date IS NULL ORDER BY id"
-        )
+        sql = "SELECT * FROM instance WHERE owner = id AND stop_date IS NULL ORDER BY id"
+        return self.rows(sql)
 
     def children(self, numbers: Sequence[int]) -> dict[int, list[int]]:
         """Return the ids of the sub-scenario instances that each instance has started."""
-        found: dict[int, list[int]] = {number: [] for number in numbers}
-        marks = ",".join("?" * len(numbers))
-        for row in self.rows(
-            f"SELECT id, parent FROM instance WHERE parent IN ({marks}) ORDER BY id", *numbers
-        ):
-            found[row["parent"]].append(row["id"])
-        return found
+        children: dict[int, list[int]] = {number: [] for number in numbers}
+        sql = "SELECT id, parent FROM instance WHERE parent IN ({}) ORDER BY id"
+        for row in self.rows_of(sql, numbers):
+            children[row["parent"]].append(row["id"])
+        return children
 
     def ids(self, owner: int) -> tuple[dict[int, int], dict[int, int]]:
         """Return ids by the numbers in the record: of scenario instances, and of jobs."""
-        instances = self.rows("SELECT number, id FROM instance WHERE owner = ?", owner)
-        jobs = self.rows("SELECT number, id FROM job WHERE owner = ?", owner)
-        return {row["number"]: row["id"] for row in instances}, {
-            row["number"]: row["id"] for row in jobs
-        }
+        instances = self.pairs("SELECT number, id FROM instance WHERE owner = ?", owner)
+        return instances, self.pairs("SELECT number, id FROM job WHERE owner = ?", owner)
 
     def add_instance(self, **columns: Any) -> int:
         """Add an instance and return its id; without `owner` it is its own owner."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from satlink.measured import (
     Series,
     one_after_the_other,
     probes_of,
+    several,
     shown,
     with_gaps_lost,
     without_gaps,
@@ -111,7 +113,7 @@ COLUMNS = {
     "uplink_throughput_bps": Column("rate_bps", "return", is_used=True),
 }
 JOINED = {name.replace("_", ""): column for name, column in COLUMNS.items()}
-"""The same as JSON has them, in lower case."""
+"""Names of columns as JSON has them, in lower case."""
 
 
 def column_of(name: str) -> Column | None:
@@ -123,7 +125,7 @@ def column_of(name: str) -> Column | None:
 NOT_ANSWERED = {"", "nan", "null", "none", "-", "*", "timeout", "lost"}
 """Cells of a probe that was not answered, in lower case."""
 TOLERANCE_MS = 2.0
-"""Of the sum of two one-way delays from the round trip, besides a tenth of it."""
+"""The greatest distance of two one-way delays from their round trip, besides a tenth of it."""
 DELIMITERS = (",", ";", "\t")
 NAME = re.compile(r'(?:"?[A-Za-z_][\w .()/%\[\]-]*"?)?')
 
@@ -144,7 +146,7 @@ def is_heading(line: str) -> bool:
     """Return whether a line may be the header of such a file."""
     for delimiter in DELIMITERS:
         names = _names(line, delimiter)
-        if len(names) > 1 and any(_is_time(one) for one in names):
+        if len(names) > 1 and any(_is_time(name) for name in names):
             return True
         if len(names) > 1 and any(map(column_of, names)):
             return True
@@ -158,8 +160,8 @@ def is_table(lines: Sequence[str]) -> bool:
     return (
         len(cells) == 2
         and len(cells[0]) == len(cells[1]) > 1
-        and all(NAME.fullmatch(one.strip()) for one in cells[0])
-        and any(one.strip(' "')[:1].isdigit() for one in cells[1])
+        and all(NAME.fullmatch(cell.strip()) for cell in cells[0])
+        and any(cell.strip(' "')[:1].isdigit() for cell in cells[1])
     )
 
 
@@ -175,10 +177,10 @@ def read(path: Path, text: str, given: Given) -> Measured:
         assumed.append("the rate of the link is the throughput that was used")
     elif used:
         known = {name: column for name, column in known.items() if not column.is_used}
-        said = f"{' and '.join(used)}: what was used, not what the link could carry"
+        remark = f"{' and '.join(used)}: what was used, not what the link could carry"
         if not known:
-            raise LinkFileError(path, f"{said}; --take-throughput takes it")
-        assumed.append(f"{said}, left out (--take-throughput)")
+            raise LinkFileError(path, f"{remark}; --take-throughput takes it")
+        assumed.append(f"{remark}, left out (--take-throughput)")
     left_out = [name for name in table.columns if name not in (*known, *used, time)]
     if left_out:
         assumed.append(f"left out: {', '.join(left_out)}")
@@ -214,8 +216,8 @@ def _of_whiles(
         row = values[name][order]
         quantity = column.quantity
         # A mean of 0 ms is that of a while without an answer.
-        there = np.isfinite(row) & ((row > 0) | (quantity != "mean_rtt_ms"))
-        if not there.any():
+        is_known = np.isfinite(row) & ((row > 0) | (quantity != "mean_rtt_ms"))
+        if not is_known.any():
             raise LinkFileError(path, "no value in it", column=name)
         if quantity in ("mean_rtt_ms", "rtt_ms"):
             quantity, row = "delay_ms", row / 2
@@ -224,27 +226,22 @@ def _of_whiles(
         if quantity == "loss_pct" and column.direction == "both":
             # A loss of round trips: each direction survives with the root.
             row = np.round(100 * (1 - np.sqrt(1 - row / 100)), 6)
-        series.append(Series(quantity, column.direction, shorter_s[there], row[there]))
-    if any(one.quantity == "delay_ms" for one in series) and not any(
-        column.quantity == "delay_ms" for column in known.values()
-    ):
+        series.append(Series(quantity, column.direction, shorter_s[is_known], row[is_known]))
+    kinds = {column.quantity for column in known.values()}
+    if "delay_ms" not in kinds and kinds & {"mean_rtt_ms", "rtt_ms"}:
         assumed.append("each direction has half of the round-trip time, and loses the same")
     steps_s = np.diff(shorter_s)
     step_s = float(np.median(steps_s[steps_s > 0])) if np.any(steps_s > 0) else 1.0
-    return Measured(
-        None,
-        tuple(_checked_twice(path, series)),
-        float(shorter_s[-1]) + step_s,
-        assumed,
-        None if gaps and not given.whole_minutes else start_unix_s,
-    )
+    start = None if gaps and not given.whole_minutes else start_unix_s
+    end_s = float(shorter_s[-1]) + step_s
+    return Measured(None, _checked_twice(path, series), end_s, assumed, start)
 
 
-def _checked_twice(path: Path, series: list[Series]) -> list[Series]:
-    names = [(one.quantity, one.direction) for one in series]
+def _checked_twice(path: Path, series: list[Series]) -> tuple[Series, ...]:
+    names = [(curve.quantity, curve.direction) for curve in series]
     if len(set(names)) < len(names):
         raise LinkFileError(path, "two columns say the same: leave one out")
-    return series
+    return tuple(series)
 
 
 def _of_probes(
@@ -289,16 +286,10 @@ def _of_probes(
         parts.append(part)
     if backwards:
         back = int(np.argmax(np.diff(times_s) < 0)) + 1
-        assumed.append(
-            f"times go back (first in line {table.lines[back]}): the probes are in the order of"
-            " their times"
-        )
-    if len(parts) > 1:
-        assumed.append(
-            f"{len(parts)} measurements are in the file: one follows the other, without the time"
-            " between them"
-        )
-        start_unix_s = None
+        what = "the probes are in the order of their times"
+        assumed.append(f"times go back (first in line {table.lines[back]}): {what}")
+    assumed += several(parts, "measurements")
+    start_unix_s = start_unix_s if len(parts) == 1 else None
     probes = one_after_the_other(parts)
     series = _one_ways(path, known, values, shifted_s, rtts_ms)
     if series:
@@ -308,9 +299,7 @@ def _of_probes(
         for name, column in known.items()
         if column.quantity == "rate_bps"
     ]
-    return Measured(
-        probes, tuple(_checked_twice(path, series)), probes.end_s, assumed, start_unix_s
-    )
+    return Measured(probes, _checked_twice(path, series), probes.end_s, assumed, start_unix_s)
 
 
 def _with_gaps(probes: Probes, given: Given, assumed: list[str]) -> Probes:
@@ -328,9 +317,9 @@ def _with_gaps(probes: Probes, given: Given, assumed: list[str]) -> Probes:
 
 def _known(times_s: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
     """Return the times and the values of those that are there, in the order of time."""
-    there = np.isfinite(values)
-    order = np.argsort(times_s[there], kind="stable")
-    return times_s[there][order], values[there][order]
+    is_known = np.isfinite(values)
+    order = np.argsort(times_s[is_known], kind="stable")
+    return times_s[is_known][order], values[is_known][order]
 
 
 def _one_ways(
@@ -345,18 +334,15 @@ def _one_ways(
     for name, column in known.items():
         if column.quantity == "delay_ms":
             if column.direction == "both":
-                raise LinkFileError(
-                    path,
-                    "a delay of one way beside a round trip: which way? Name it uplink_ms or"
-                    " downlink_ms",
-                    column=name,
-                )
+                reason = "a delay of one way beside a round trip: which way?"
+                hint = "Name it uplink_ms or downlink_ms"
+                raise LinkFileError(path, f"{reason} {hint}", column=name)
             of_direction[column.direction] = values[name]
     if not of_direction:
         return []
-    for one, other in (("forward", "return"), ("return", "forward")):
-        if one not in of_direction:
-            of_direction[one] = rtts_ms - of_direction[other]
+    for direction, other in (("forward", "return"), ("return", "forward")):
+        if direction not in of_direction:
+            of_direction[direction] = rtts_ms - of_direction[other]
     sums_ms = of_direction["forward"] + of_direction["return"]
     off_ms = float(np.nanmedian(np.abs(sums_ms - rtts_ms)))
     if off_ms > TOLERANCE_MS + 0.1 * float(np.nanmedian(rtts_ms)):
@@ -367,10 +353,8 @@ def _one_ways(
         )
     if min(float(np.nanmin(row)) for row in of_direction.values()) < 0:
         raise LinkFileError(path, "a one-way delay is below 0: the two clocks did not agree")
-    return [
-        Series("delay_ms", direction, *_known(times_s, row))
-        for direction, row in sorted(of_direction.items())
-    ]
+    rows = sorted(of_direction.items())
+    return [Series("delay_ms", direction, *_known(times_s, row)) for direction, row in rows]
 
 
 def _runs(times_s: Numbers, headings: Sequence[int]) -> list[int]:
@@ -390,7 +374,7 @@ def _runs(times_s: Numbers, headings: Sequence[int]) -> list[int]:
 
 
 def _names(line: str, delimiter: str) -> list[str]:
-    return [one.strip().strip('"').strip().lower() for one in line.split(delimiter)]
+    return [name.strip().strip('"').strip().lower() for name in line.split(delimiter)]
 
 
 def _is_time(name: str) -> bool:
@@ -437,10 +421,10 @@ def _table(path: Path, text: str) -> _Table:
     by_column = dict(zip(columns, map(list, zip(*split, strict=True)), strict=True))
     for row in by_column.values():
         if quoted:
-            row[:] = [one.strip(' "') for one in row]
+            row[:] = [cell.strip(' "') for cell in row]
         if delimiter == ";":
             # Where the decimal sign is a comma, the delimiter is a semicolon.
-            row[:] = [one.replace(",", ".") for one in row]
+            row[:] = [cell.replace(",", ".") for cell in row]
     return _Table(columns, by_column, lines, starts, assumed)
 
 
@@ -449,24 +433,20 @@ def _only(path: Path, table: _Table, given: Given) -> _Table:
     keep = np.ones(len(table.lines), dtype=bool)
     for name, wanted in given.only:
         if name not in table.cells:
-            raise LinkFileError(
-                path, f"--only {name}: no such column; there are {', '.join(table.columns)}"
-            )
-        there = np.array([one.strip() == wanted for one in table.cells[name]])
-        if not there.any():
-            values = sorted({one.strip() for one in table.cells[name]})
-            raise LinkFileError(
-                path, f"--only {name}={wanted}: no row has it; there are {', '.join(values[:10])}"
-            )
-        keep &= there
+            reason = f"no such column; there are {', '.join(table.columns)}"
+            raise LinkFileError(path, f"--only {name}: {reason}")
+        rows = np.array([cell.strip() == wanted for cell in table.cells[name]])
+        if not rows.any():
+            values = sorted({cell.strip() for cell in table.cells[name]})
+            reason = f"no row has it; there are {', '.join(values[:10])}"
+            raise LinkFileError(path, f"--only {name}={wanted}: {reason}")
+        keep &= rows
     if not given.only:
         return table
     if not keep.any():
         raise LinkFileError(path, "no row has all the values of --only")
     places = np.flatnonzero(keep).tolist()
-    cells = {}
-    for name, row in table.cells.items():
-        cells[name] = [row[place] for place in places]
+    cells = {name: list(compress(row, keep)) for name, row in table.cells.items()}
     assumed = [*table.assumed, f"{len(places)} of {len(keep)} rows, by --only"]
     starts = sorted({int(keep[:start].sum()) for start in table.starts})
     return _Table(table.columns, cells, [table.lines[place] for place in places], starts, assumed)
@@ -477,16 +457,13 @@ def _roles(path: Path, columns: list[str], line: int = 0) -> tuple[str, dict[str
     times = [name for name in columns if _is_time(name)]
     meanings = {name: column_of(name) for name in columns}
     known = {name: column for name, column in meanings.items() if column}
-    has_rtt = any(one.quantity == "rtt_ms" for one in known.values())
+    has_rtt = any(column.quantity == "rtt_ms" for column in known.values())
     if not has_rtt:
         for name in ("uplink", "downlink"):
             if name in known:
-                raise LinkFileError(
-                    path,
-                    f"no rtt beside it, so is it a delay or a rate? Name it {name}_ms or"
-                    f" {name}_mbps",
-                    column=name,
-                )
+                hint = f"Name it {name}_ms or {name}_mbps"
+                reason = f"no rtt beside it, so is it a delay or a rate? {hint}"
+                raise LinkFileError(path, reason, column=name)
     if not times or not known:
         missing = "time" if not times else "value"
         right = "time_s" if not times else "rtt_ms"
@@ -508,46 +485,41 @@ def _times_s(path: Path, table: _Table, name: str) -> tuple[Numbers, float | Non
         raw = np.array(cells, dtype=np.float64)
     except ValueError:
         raw, has_no_zone = _dates_s(path, table, name)
-        said = ["times without a zone are UTC"] if has_no_zone else []
-        return raw, float(raw.min()), said
+        remarks = ["times without a zone are UTC"] if has_no_zone else []
+        return raw, float(raw.min()), remarks
     bad = ~(np.isfinite(raw) & (raw >= 0))
     if bad.any():
         place = int(np.argmax(bad))
-        raise LinkFileError(
-            path, f"{shown(cells[place])} is not a number from 0 on", table.lines[place], name
-        )
+        reason = f"{shown(cells[place])} is not a number from 0 on"
+        raise LinkFileError(path, reason, table.lines[place], name)
     if name in TIMES:
-        factor, said = TIMES[name], []
+        factor, remarks = TIMES[name], []
     else:
         size = float(np.median(raw))
-        factor, unit = next((one[1], one[2]) for one in UNIT_OF_SIZE if size >= one[0])
-        said = [f"{name} is in {unit}, by its size"]
+        factor, unit = next((unit[1], unit[2]) for unit in UNIT_OF_SIZE if size >= unit[0])
+        remarks = [f"{name} is in {unit}, by its size"]
     # Seconds since 1970 in whole units would lose digits: subtract first.
     times_s = raw if factor == 1.0 else (raw - raw.min()) * factor + raw.min() * factor
     begin_s = float(raw.min() * factor)
     is_day = begin_s > SINCE_1970_S
-    return (times_s - begin_s if is_day else times_s), begin_s if is_day else None, said
+    return (times_s - begin_s if is_day else times_s), begin_s if is_day else None, remarks
 
 
 def _dates_s(path: Path, table: _Table, name: str) -> tuple[Numbers, bool]:
     """Return dates (ISO 8601) in s since 1970, and whether one has no zone."""
     has_no_zone = False
-    found = np.empty(len(table.lines))
+    times_s = np.empty(len(table.lines))
     for row, cell in enumerate(table.cells[name]):
         try:
             moment = datetime.fromisoformat(cell.strip().replace("Z", "+00:00"))
         except ValueError:
-            raise LinkFileError(
-                path,
-                f"{shown(cell)} is neither a number nor a date like 2024-01-31 12:00:00",
-                table.lines[row],
-                name,
-            ) from None
+            reason = f"{shown(cell)} is neither a number nor a date like 2024-01-31 12:00:00"
+            raise LinkFileError(path, reason, table.lines[row], name) from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
             has_no_zone = True
-        found[row] = moment.timestamp()
-    return found, has_no_zone
+        times_s[row] = moment.timestamp()
+    return times_s, has_no_zone
 
 
 def _values(path: Path, table: _Table, name: str, column: Column) -> Numbers:

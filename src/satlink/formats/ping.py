@@ -25,6 +25,7 @@ from satlink.measured import (
     number_of,
     one_after_the_other,
     probes_of,
+    several,
     shown,
 )
 
@@ -34,7 +35,7 @@ OUT_OF_ORDER = 50
 """The most probes that an answer may be late; a later one belongs to another run."""
 PROBES = 10_000_000
 WINDOWS_TIMEOUT_S = 4.0
-"""How long ping of Windows waits for an answer (-w)."""
+"""Time that ping of Windows waits for an answer (-w)."""
 
 ANSWER = re.compile(
     r"(?:\[(\d+\.\d+)\] )?.*?\b(?:icmp_)?seq[=: ](\d+)\b.*? (?:time|temps|Zeit)[=<]([\d.,]+) ?ms"
@@ -69,7 +70,7 @@ FPING = re.compile(
 )
 FPING_HALF = re.compile(r"\S+\s+: \[\d+\]")
 FPING_ROW = re.compile(r"(\S+)\s+: ((?:[\d.]+|-)(?: (?:[\d.]+|-))+)$")
-"""What `fping -C` writes at its end: all round-trip times in a row."""
+"""Line that `fping -C` writes at its end: all round-trip times in a row."""
 
 HINTS = {
     "ping": re.compile(r"bytes from \S+:? .*seq|\bseq=\d+ ttl=|^PING |icmp_seq[=: ]", re.M),
@@ -130,19 +131,12 @@ def _measured(path: Path, runs: list[Run], given: Given, assumed: list[str]) -> 
     runs = [run for run in runs if run.numbers or run.sent]
     if not any(run.numbers for run in runs):
         raise LinkFileError(path, "no answer in it, so no round-trip time")
-    if len(runs) > 1:
-        assumed.append(
-            f"{len(runs)} runs of ping are in the file: one follows the other, without the time"
-            " between them"
-        )
+    assumed += several(runs, "runs of ping")
     if not given.interval_s and any(not run.is_dated and not run.period_s() for run in runs):
         assumed.append(
             f"ping has not written when it sent: a probe each {USUAL_INTERVAL_S:g} s (--interval-s)"
         )
-    parts: list[Probes] = []
-    for run in runs:
-        parts.append(sent_by(path, run, given.interval_s))
-    probes = one_after_the_other(parts)
+    probes = one_after_the_other([sent_by(path, run, given.interval_s) for run in runs])
     start = runs[0].start_unix_s() if len(runs) == 1 else None
     return Measured(probes, (), probes.end_s, assumed, start)
 
@@ -195,12 +189,13 @@ class _Unknown:
 
     def said(self) -> list[str]:
         """Return what the user is told of them."""
-        told = []
+        lines = []
         if self.cut:
-            told.append(f"line {self.cut}, the last one, is cut off: it is left out")
+            lines.append(f"line {self.cut}, the last one, is cut off: it is left out")
         if self.count:
-            told.append(f"{self.count} lines say nothing of a probe and are skipped ({self.first})")
-        return told
+            what = "lines say nothing of a probe and are skipped"
+            lines.append(f"{self.count} {what} ({self.first})")
+        return lines
 
 
 def _runs(path: Path, text: str) -> tuple[list[Run], list[str]]:
@@ -221,8 +216,8 @@ def _runs(path: Path, text: str) -> tuple[list[Run], list[str]]:
                 if is_last:
                     unknown.cut = line_number
                     continue
-                said = f"{shown(line)} is no answer that is understood: it has no time=… ms"
-                raise LinkFileError(path, said, line_number)
+                reason = f"{shown(line)} is no answer that is understood: it has no time=… ms"
+                raise LinkFileError(path, reason, line_number)
             run = _other_line(path, line, line_number, runs, unknown)
             continue
         if "DUP!" in line:
@@ -230,11 +225,8 @@ def _runs(path: Path, text: str) -> tuple[list[Run], list[str]]:
         at_text, sequence_text, rtt_text = answer.groups()
         sequence = int(sequence_text)
         if sequence >= SEQUENCE_NUMBERS:
-            raise LinkFileError(
-                path,
-                f"icmp_seq={sequence}: it has 16 bits, up to {SEQUENCE_NUMBERS - 1}",
-                line_number,
-            )
+            reason = f"icmp_seq={sequence}: it has 16 bits, up to {SEQUENCE_NUMBERS - 1}"
+            raise LinkFileError(path, reason, line_number)
         try:
             rtt_ms = float(rtt_text)
         except ValueError:
@@ -262,12 +254,12 @@ def _other_line(path: Path, line: str, line_number: int, runs: list[Run], unknow
     if BEGIN.match(line):
         if run.numbers or run.sent:
             runs.append(Run())
-    elif found := SENT.search(line):
-        run.sent = int(found[1])
-        run.sending_s = int(found[2]) / 1000 if found[2] else None
-    elif found := UNANSWERED.match(line):
+    elif match := SENT.search(line):
+        run.sent = int(match[1])
+        run.sending_s = int(match[2]) / 1000 if match[2] else None
+    elif match := UNANSWERED.match(line):
         if not run.sent:
-            number = int(found[1])
+            number = int(match[1])
             is_again = number < run.newest - SEQUENCE_NUMBERS // 2
             run.unanswered = max(run.unanswered, number + run.wrapped + SEQUENCE_NUMBERS * is_again)
     elif not KNOWN.match(line):
@@ -278,27 +270,21 @@ def _other_line(path: Path, line: str, line_number: int, runs: list[Run], unknow
 
 def _refuse_foreign(path: Path, line: str, line_number: int, own: str) -> None:
     """Raise LinkFileError for a line that another program wrote."""
-    is_of_another = any(
-        hint.search(line) for name, hint in HINTS.items() if name != own
-    ) and not HINTS[own].search(line)
+    others = [hint for name, hint in HINTS.items() if name != own]
+    is_of_another = any(hint.search(line) for hint in others) and not HINTS[own].search(line)
     if is_of_another or line[0] in "{[" or is_heading(line):
-        raise LinkFileError(
-            path,
+        reason = (
             f"{shown(line)} is not of the program that wrote the lines before: give each"
-            " program's output in a file of its own",
-            line_number,
+            " program's output in a file of its own"
         )
+        raise LinkFileError(path, reason, line_number)
 
 
 def _refuse_overlaps(path: Path, runs: list[Run]) -> None:
-    spans = [
-        (float(np.nanmin(run.at_s)), float(np.nanmax(run.at_s))) for run in runs if run.is_dated
-    ]
-    for (_, before_s), (after_s, _) in pairwise(spans):
-        if after_s < before_s:
-            raise LinkFileError(
-                path, "two runs of ping were at the same time: give a file with one of them"
-            )
+    for before, after in pairwise(run for run in runs if run.is_dated):
+        if np.nanmin(after.at_s) < np.nanmax(before.at_s):
+            reason = "two runs of ping were at the same time: give a file with one of them"
+            raise LinkFileError(path, reason)
 
 
 def read_windows(path: Path, text: str, given: Given) -> Measured:
@@ -317,11 +303,8 @@ def read_windows(path: Path, text: str, given: Given) -> Measured:
             runs.append([])
         elif WINDOWS_HALF.match(line):
             if not is_last:
-                raise LinkFileError(
-                    path,
-                    f"{shown(line)} is no answer that is understood: it has no time=…ms",
-                    line_number,
-                )
+                reason = f"{shown(line)} is no answer that is understood: it has no time=…ms"
+                raise LinkFileError(path, reason, line_number)
             unknown.cut = line_number
         elif line and not KNOWN.match(line):
             _refuse_foreign(path, line, line_number, "windows")
@@ -338,11 +321,7 @@ def read_windows(path: Path, text: str, given: Given) -> Measured:
             f"ping of Windows does not write when it sent: a probe each {interval_s:g} s{waits}"
             " (--interval-s)"
         )
-    if len(runs) > 1:
-        assumed.append(
-            f"{len(runs)} runs of ping are in the file: one follows the other, without the time"
-            " between them"
-        )
+    assumed += several(runs, "runs of ping")
     parts = []
     for run in runs:
         rtts_ms = np.array(run)
@@ -361,45 +340,39 @@ def read_fping(path: Path, text: str, given: Given) -> Measured:
     unknown = _Unknown()
     wanted = dict(given.only).get("target")
     for line_number, line, is_last in _numbered(text):
-        if found := FPING.match(line):
-            at_text, target, number, rtt_text = found.groups()
+        if match := FPING.match(line):
+            at_text, target, number, rtt_text = match.groups()
             run = of_target.setdefault(target, Run())
             if int(number) in run.seen or int(number) < run.newest - OUT_OF_ORDER:
-                raise LinkFileError(
-                    path,
-                    f"probe {number} of {target} is there twice: give a file with one run",
-                    line_number,
-                )
+                reason = f"probe {number} of {target} is there twice: give a file with one run"
+                raise LinkFileError(path, reason, line_number)
             run.newest = max(run.newest, int(number))
             if rtt_text is None:
                 run.unanswered = max(run.unanswered, int(number))
             else:
                 at_s = float(at_text) if at_text else np.nan
                 run.add(int(number), at_s, number_of(path, rtt_text, "time", line_number))
-        elif found := FPING_ROW.match(line):
-            rows[found[1]] = [
+        elif match := FPING_ROW.match(line):
+            rows[match[1]] = [
                 np.nan if cell == "-" else number_of(path, cell, "time", line_number)
-                for cell in found[2].split()
+                for cell in match[2].split()
             ]
         elif FPING_HALF.match(line) and not KNOWN.match(line):
             if not is_last:
-                raise LinkFileError(
-                    path, f"{shown(line)} is no answer that is understood", line_number
-                )
+                reason = f"{shown(line)} is no answer that is understood"
+                raise LinkFileError(path, reason, line_number)
             unknown.cut = line_number
         elif line and not KNOWN.match(line):
             _refuse_foreign(path, line, line_number, "fping")
             unknown.add(line, line_number)
     targets = list(of_target or rows)
     if wanted is None and len(targets) > 1:
-        raise LinkFileError(
-            path, f"{len(targets)} targets: give one with --only target={targets[0]}"
-        )
+        reason = f"{len(targets)} targets: give one with --only target={targets[0]}"
+        raise LinkFileError(path, reason)
     target = wanted or (targets or [""])[0]
     if target not in targets:
-        raise LinkFileError(
-            path, f"no answer of {target or 'a target'} in it; there are {', '.join(targets)}"
-        )
+        reason = f"no answer of {target or 'a target'} in it; there are {', '.join(targets)}"
+        raise LinkFileError(path, reason)
     if target not in of_target:
         run = of_target[target] = Run()
         for number, rtt_ms in enumerate(rows[target]):

@@ -65,8 +65,8 @@ class Rates:
         if not self.rates:
             raise LinkFileError(path, "no interval with a rate in it (-i 1 prints them)")
         series = []
-        for quantity, found in (("rate_bps", self.rates), ("loss_pct", self.losses)):
-            for direction, rows in found.items():
+        for quantity, values in (("rate_bps", self.rates), ("loss_pct", self.losses)):
+            for direction, rows in values.items():
                 table = np.array(sorted(rows), dtype=np.float64)
                 series.append(Series(quantity, direction, table[:, 0], table[:, 1]))
         if any(loss_pct for rows in self.losses.values() for _, loss_pct in rows):
@@ -96,16 +96,16 @@ class _Runs:
     last_s: float = 0.0
     direction: str = "return"
     ends_s: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Where the newest interval of each stream of this run ended."""
+    """Ends of the newest interval of each stream of this run."""
 
     def begin(self) -> None:
         """Begin with another run, where the one before ended."""
         self.count += 1
         self.begin_s, self.direction, self.ends_s = self.last_s, "return", {}
 
-    def add(self, path: Path, number: int, found: re.Match[str]) -> None:
+    def add(self, path: Path, number: int, match: re.Match[str]) -> None:
         """Take a line with a rate. Raises LinkFileError."""
-        stream, role, start, end, rate, unit, of, rest = found.groups()
+        stream, role, start, end, rate, unit, of, rest = match.groups()
         start_s = number_of(path, start, "interval", number)
         end_s = number_of(path, end, "interval", number)
         bits = FACTORS[unit] * (8 if of == "Bytes" else 1)
@@ -128,12 +128,12 @@ class _Runs:
 
     def of_the_link(self, path: Path) -> list[_Interval]:
         """Return the intervals of all streams together. Raises LinkFileError."""
-        sums = [one for one in self.intervals if one.stream == "SUM"]
+        sums = [interval for interval in self.intervals if interval.stream == "SUM"]
         if sums:
             return sums
-        begins = {(one.direction, one.start_s) for one in self.intervals}
+        begins = {(interval.direction, interval.start_s) for interval in self.intervals}
         if len(begins) < len(self.intervals):
-            streams = len({one.stream for one in self.intervals})
+            streams = len({interval.stream for interval in self.intervals})
             raise LinkFileError(path, f"{streams} streams without their sum ([SUM])")
         return self.intervals
 
@@ -152,16 +152,16 @@ def read_iperf(path: Path, text: str, given: Given) -> Measured:
             runs.begin()
         elif REVERSE.match(line):
             runs.direction = "forward"
-        elif found := IPERF.match(line):
-            runs.add(path, number, found)
+        elif match := IPERF.match(line):
+            runs.add(path, number, match)
         elif IPERF_LIKE.match(line):
             raise LinkFileError(path, f"{shown(line)} is no interval of iperf", number)
     rates = Rates()
-    for one in runs.of_the_link(path):
-        direction = "both" if runs.is_server else one.direction
-        rates.add(direction, one.start_s, one.end_s, one.rate_bps)
-        if lost := IPERF_LOST.search(one.rest):
-            rates.add_loss(direction, one.start_s, int(lost[1]), int(lost[2]))
+    for interval in runs.of_the_link(path):
+        direction = "both" if runs.is_server else interval.direction
+        rates.add(direction, interval.start_s, interval.end_s, interval.rate_bps)
+        if lost := IPERF_LOST.search(interval.rest):
+            rates.add_loss(direction, interval.start_s, int(lost[1]), int(lost[2]))
     user_side = "iperf's client is on the user's side: what it sends is the return direction"
     assumed = [QUEUE.format("iperf"), ANY_SIDE if runs.is_server else user_side]
     if runs.count > 1:
@@ -180,17 +180,17 @@ def read_nuttcp(path: Path, text: str, given: Given) -> Measured:
     rates = Rates()
     at_s = 0.0
     for number, line in enumerate(text.split("\n"), 1):
-        found = NUTTCP.match(line.strip("\r "))
+        match = NUTTCP.match(line.strip("\r "))
         # The summary at the end says how busy both ends were.
-        if found is None or "%TX" in found[4]:
+        if match is None or "%TX" in match[4]:
             continue
-        length_s = number_of(path, found[2], "interval", number)
-        rate_bps = number_of(path, found[3], "rate", number) * 1e6
+        length_s = number_of(path, match[2], "interval", number)
+        rate_bps = number_of(path, match[3], "rate", number) * 1e6
         if not length_s > 0 or rate_bps > MOST_BPS:
             raise LinkFileError(path, f"{shown(line)} is no interval of nuttcp", number)
         end_s = round(at_s + length_s, 6)
         rates.add(direction, at_s, end_s, rate_bps)
-        if lost := NUTTCP_LOST.search(found[4]):
+        if lost := NUTTCP_LOST.search(match[4]):
             rates.add_loss(direction, at_s, int(lost[1]), int(lost[2]))
         at_s = end_s
     user_side = "nuttcp ran on the user's side: what it receives is the forward direction"

@@ -43,19 +43,19 @@ def without(text: str, is_answer: Callable[[str], bool]) -> Stamped:
     bare, dated, times_s = [], [], []
     has_no_zone = False
     for line in text.split("\n"):
-        found = STAMP.match(line)
-        if found is None:
+        match = STAMP.match(line)
+        if match is None:
             bare.append(line)
             dated.append(line)
             continue
         try:
-            time_s = _time_s(found)
+            time_s = _time_s(match)
         except ValueError:
             bare.append(line)
             dated.append(line)
             continue
-        has_no_zone = has_no_zone or bool(found[1] and not _zone(found[1]))
-        rest = line[found.end() :]
+        has_no_zone = has_no_zone or bool(match[1] and not _zone(match[1]))
+        rest = line[match.end() :]
         bare.append(rest)
         if is_answer(rest):
             times_s.append(time_s)
@@ -76,14 +76,14 @@ def without(text: str, is_answer: Callable[[str], bool]) -> Stamped:
 
 
 def _zone(date: str) -> str:
-    found = re.search(r"(?:Z|[+-]\d\d:?\d\d)$", date[10:])
-    return found[0] if found else ""
+    zone = re.search(r"(?:Z|[+-]\d\d:?\d\d)$", date[10:])
+    return zone[0] if zone else ""
 
 
-def _time_s(found: re.Match[str]) -> float:
+def _time_s(match: re.Match[str]) -> float:
     """Return a stamp in s since 1970. Raises ValueError."""
-    if found[2]:
-        return float(found[2])
-    date = found[1].replace(",", ".")
+    if match[2]:
+        return float(match[2])
+    date = match[1].replace(",", ".")
     moment = datetime.fromisoformat(date.replace("Z", "+00:00"))
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -31,6 +31,7 @@ from satlink.measured import (
     Series,
     one_after_the_other,
     probes_of,
+    several,
 )
 
 IRTT_LOST = {
@@ -61,16 +62,15 @@ def read(path: Path, text: str, given: Given) -> Measured:
             except LinkFileError:
                 raise
             except PROBLEMS as error:
-                raise LinkFileError(
-                    path, f"not the JSON of {name}: {type(error).__name__}: {error}"
-                ) from error
+                reason = f"not the JSON of {name}: {type(error).__name__}: {error}"
+                raise LinkFileError(path, reason) from error
     raise LinkFileError(path, f"JSON that is not understood; known are {UNDERSTOOD}")
 
 
 def _documents(path: Path, text: str) -> list[Any]:
     """Return the JSON documents in a text, one after the other; a list's elements of objects."""
     decoder = json.JSONDecoder()
-    found: list[Any] = []
+    documents: list[Any] = []
     place, end = 0, len(text)
     while place < end:
         if text[place] in " \t\r\n":
@@ -81,22 +81,15 @@ def _documents(path: Path, text: str) -> list[Any]:
         except RecursionError as error:
             raise LinkFileError(path, "JSON that is nested too deeply") from error
         except json.JSONDecodeError as error:
-            cut = (
-                "it is cut off, or " if error.pos >= end - 1 or "Unterminated" in error.msg else ""
-            )
+            is_cut = error.pos >= end - 1 or "Unterminated" in error.msg
+            cut = "it is cut off, or " if is_cut else ""
             raise LinkFileError(path, f"{cut}not JSON: {error.msg}", error.lineno) from error
         except ValueError as error:  # Python reads no whole number of thousands of digits
             raise LinkFileError(path, f"not JSON that can be read: {error}") from error
-        found += document if isinstance(document, list) else [document]
-    if not found or not all(isinstance(one, dict) for one in found):
+        documents += document if isinstance(document, list) else [document]
+    if not documents or not all(isinstance(document, dict) for document in documents):
         raise LinkFileError(path, f"JSON that is not understood; known are {UNDERSTOOD}")
-    return found
-
-
-def _several(count: int, what: str) -> list[str]:
-    if count < 2:
-        return []
-    return [f"{count} {what} are in the file: one follows the other, without the time between them"]
+    return documents
 
 
 def _unlike(path: Path, documents: Sequence[Any], name: str) -> None:
@@ -104,9 +97,8 @@ def _unlike(path: Path, documents: Sequence[Any], name: str) -> None:
     is_it, _ = READERS[name]
     for number, document in enumerate(documents, 1):
         if not is_it(document):
-            raise LinkFileError(
-                path, f"document {number} is not of {name}, as the first one is: one format a file"
-            )
+            reason = f"document {number} is not of {name}, as the first one is: one format a file"
+            raise LinkFileError(path, reason)
 
 
 def _ms(value: Any, what: str) -> float:
@@ -133,7 +125,7 @@ def _irtt(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     if len(documents) == 1:
         send = documents[0]["round_trips"][0]["timestamps"]["client"]["send"]
         start = send["wall"] / 1e9 if "wall" in send else None
-    return Measured(probes, (), probes.end_s, _several(len(runs), "runs of irtt"), start)
+    return Measured(probes, (), probes.end_s, several(runs, "runs of irtt"), start)
 
 
 def _irtt_run(trips: Sequence[Any]) -> Probes:
@@ -159,7 +151,8 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     """Return the rates of each interval of `iperf3 --json` or `--json-stream`."""
     _unlike(path, documents, "iperf3")
     is_stream = "event" in documents[0]
-    runs = _streamed(documents) if is_stream else _whole(documents)
+    whole = [] if is_stream else [(each["start"], each["intervals"]) for each in documents]
+    runs = _streamed(documents) if is_stream else whole
     rates = Rates()
     begin_s = 0.0
     for start, intervals in runs:
@@ -172,16 +165,16 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
             for name in ("sum", "sum_bidir_reverse"):
                 if name not in interval:
                     continue
-                one = interval[name]
+                stream = interval[name]
                 backwards = bool(test.get("reverse")) != (name == "sum_bidir_reverse")
                 direction = "forward" if backwards else "return"
-                at_s = begin_s + float(one["start"])
-                rate_bps = float(one["bits_per_second"])
+                at_s = begin_s + float(stream["start"])
+                rate_bps = float(stream["bits_per_second"])
                 if not 0 <= rate_bps <= 1e12:
-                    raise ValueError(f"bits_per_second is {one['bits_per_second']}")
-                rates.add(direction, at_s, begin_s + float(one["end"]), rate_bps)
-                if one.get("packets") and "lost_packets" in one:
-                    rates.add_loss(direction, at_s, one["lost_packets"], one["packets"])
+                    raise ValueError(f"bits_per_second is {stream['bits_per_second']}")
+                rates.add(direction, at_s, begin_s + float(stream["end"]), rate_bps)
+                if stream.get("packets") and "lost_packets" in stream:
+                    rates.add_loss(direction, at_s, stream["lost_packets"], stream["packets"])
         begin_s = rates.end_s
     if not rates.rates:
         raise LinkFileError(path, "no interval in it that is not omitted")
@@ -189,16 +182,11 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
         "the rate of the link is what iperf3 got through in each interval; its RTTs are not taken:"
         " they have its own queue in them",
         "iperf3's client is on the user's side: what it sends is the return direction",
-        *_several(len(runs), "runs of iperf3"),
+        *several(runs, "runs of iperf3"),
     ]
     begun = runs[0][0].get("timestamp", {}).get("timesecs") if len(runs) == 1 else None
     start_s = None if begun is None else float(begun)
     return replace(rates.measured(path, assumed), start_unix_s=start_s)
-
-
-def _whole(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
-    """Return start and intervals of each run of `iperf3 --json`."""
-    return [(one["start"], one["intervals"]) for one in documents]
 
 
 def _streamed(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
@@ -226,23 +214,21 @@ def _atlas(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     _unlike(path, documents, "RIPE Atlas")
     wanted = dict(given.only)
     for name in ("prb_id", "msm_id"):
-        there = list(dict.fromkeys(str(one.get(name)) for one in documents))
+        values = list(dict.fromkeys(str(document.get(name)) for document in documents))
         if name in wanted:
-            documents = [one for one in documents if str(one.get(name)) == wanted[name]]
+            documents = [each for each in documents if str(each.get(name)) == wanted[name]]
             if not documents:
-                raise LinkFileError(path, f"no {name} {wanted[name]}; there are {there[:10]}")
-        elif len(there) > 1:
-            raise LinkFileError(
-                path, f"results of {len(there)} {name}: give one with --only {name}={there[0]}"
-            )
+                raise LinkFileError(path, f"no {name} {wanted[name]}; there are {values[:10]}")
+        elif len(values) > 1:
+            hint = f"give one with --only {name}={values[0]}"
+            raise LinkFileError(path, f"results of {len(values)} {name}: {hint}")
     for document in documents:
-        if document.get("type", "ping") != "ping":
-            raise LinkFileError(
-                path, f"a result of type {document['type']}: results of type ping are understood"
-            )
+        if (kind := document.get("type", "ping")) != "ping":
+            reason = f"a result of type {kind}: results of type ping are understood"
+            raise LinkFileError(path, reason)
     times_s: list[float] = []
     rtts_ms: list[float] = []
-    for document in sorted(documents, key=lambda one: float(one["timestamp"])):
+    for document in sorted(documents, key=lambda answer: float(answer["timestamp"])):
         for number, packet in enumerate(document["result"]):
             if "dup" in packet:
                 continue
@@ -287,12 +273,12 @@ def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     if len(documents) > 1:
         raise LinkFileError(path, f"{len(documents)} documents: give a file with one history")
     history = _history(documents[0])
-    found = {name: history.get(name, history.get(other)) for name, other in DISH.items()}
-    latencies_ms, drops = _floats(found["popPingLatencyMs"]), _floats(found["popPingDropRate"])
+    columns = {name: history.get(name, history.get(other)) for name, other in DISH.items()}
+    latencies_ms, drops = _floats(columns["popPingLatencyMs"]), _floats(columns["popPingDropRate"])
     if len(latencies_ms) != len(drops):
         raise ValueError(f"{len(latencies_ms)} latencies, {len(drops)} drop rates")
     size = len(drops)
-    count = int(found["current"]) if found["current"] is not None else size
+    count = int(columns["current"]) if columns["current"] is not None else size
     if not 0 < count < 2**63:
         raise ValueError(f"current is {count}")
     # A ring: `current` seconds were written, the newest at (current - 1) modulo its size.
@@ -314,12 +300,10 @@ def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
         "each direction has half of the latency to the point of presence; a direction loses what"
         " makes the drop rate of both",
     ]
-    for name, direction in (
-        ("downlinkThroughputBps", "forward"),
-        ("uplinkThroughputBps", "return"),
-    ):
-        if given.take_throughput and found[name] is not None:
-            series.append(Series("rate_bps", direction, times_s, _floats(found[name])[order]))
+    throughputs = {"downlinkThroughputBps": "forward", "uplinkThroughputBps": "return"}
+    for name, direction in throughputs.items():
+        if given.take_throughput and columns[name] is not None:
+            series.append(Series("rate_bps", direction, times_s, _floats(columns[name])[order]))
     if given.take_throughput:
         assumed.append("the rate of the link is the throughput that was used")
     else:
@@ -334,7 +318,7 @@ def _floats(values: Any) -> Numbers:
     """Return a list of numbers; `null` and "NaN" are nan."""
     if not isinstance(values, list) or not values:
         raise ValueError("a list of numbers is missing")
-    return np.array([math.nan if one is None else float(one) for one in values])
+    return np.array([math.nan if value is None else float(value) for value in values])
 
 
 # flent
@@ -368,7 +352,7 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     step_s = float(np.median(np.diff(times_s)))
     ping = _ping(path, results, dict(given.only).get("ping"))
     raw = document.get("raw_values", {}).get(ping or "VoIP", [])
-    is_one_way = any("size" in one for one in raw)
+    is_one_way = any("size" in answer for answer in raw)
     probes = _flent_probes(path, raw, is_one_way)
     if probes is not None:
         assumed.append(f"the delay is that of {ping or 'VoIP'!r}, with the queue of the test")
@@ -390,18 +374,17 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
                 series.append(Series(quantity, "return", times_s[known], row[known] * factor))
         assumed += [f"VoIP::loss counts packets, {a_second} of which are sent a second", VOIP]
     for word, direction in (("download", "forward"), ("upload", "return")):
-        if found := _throughput_mbps(results, word):
-            names, row = found
+        if rate_mbps := _throughput_mbps(results, word):
+            names, row = rate_mbps
             known = np.isfinite(row)
             rates_bps = np.where(row[known] * 1e6 < 1000, 0.0, row[known] * 1e6)
             series.append(Series("rate_bps", direction, times_s[known], rates_bps))
             assumed.append(f"the rate {direction} is what the test got through: {names}")
     if not series and probes is None:
         raise LinkFileError(path, "neither a ping, nor a call, nor a throughput in it")
-    start = str(
-        document.get("metadata", {}).get("T0") or document.get("metadata", {}).get("TIME", "")
-    )
-    return Measured(probes, tuple(series), float(times_s[-1]) + step_s, assumed, _unix_s(start))
+    metadata = document.get("metadata", {})
+    start = _unix_s(str(metadata.get("T0") or metadata.get("TIME", "")))
+    return Measured(probes, tuple(series), float(times_s[-1]) + step_s, assumed, start)
 
 
 def _ping(path: Path, results: Mapping[str, Numbers], wanted: str | None) -> str:
@@ -410,12 +393,9 @@ def _ping(path: Path, results: Mapping[str, Numbers], wanted: str | None) -> str
     if not pings and not wanted:
         return f"{PING} avg" if f"{PING} avg" in results else ""
     if wanted is None and len(pings) > 1 and f"{PING} ICMP" not in pings:
-        raise LinkFileError(
-            path,
-            f"{len(pings)} pings, which may be to different servers: give one with --only"
-            f" 'ping={pings[0]}'; there are {', '.join(pings)}",
-        )
-    ping = wanted or next((one for one in pings if one == f"{PING} ICMP"), pings[0])
+        reason = f"{len(pings)} pings, which may be to different servers: give one with --only"
+        raise LinkFileError(path, f"{reason} 'ping={pings[0]}'; there are {', '.join(pings)}")
+    ping = wanted or next((name for name in pings if name == f"{PING} ICMP"), pings[0])
     if ping not in results:
         raise LinkFileError(path, f"no {ping!r} in it; there are {', '.join(pings)}")
     return ping
@@ -426,23 +406,23 @@ def _flent_probes(path: Path, raw: Sequence[Mapping[str, Any]], is_one_way: bool
 
     D-ITG's have a size, and go from client to server only: their delay is that of one way.
     """
-    numbered = [one for one in raw if "seq" in one]
+    numbered = [answer for answer in raw if "seq" in answer]
     run = pings_of.Run()
-    for one in numbered:
-        number = int(one["seq"])
+    for answer in numbered:
+        number = int(answer["seq"])
         run.unanswered = max(run.unanswered, number)
-        if not one.get("lost") and number not in run.seen:
-            rtt_ms = float(one["val"]) * (2 if is_one_way else 1)
+        if not answer.get("lost") and number not in run.seen:
+            rtt_ms = float(answer["val"]) * (2 if is_one_way else 1)
             if rtt_ms < 0:
                 raise LinkFileError(path, "a delay is below 0: the two clocks did not agree")
-            run.add(number, float(one["t"]), _ms(rtt_ms, "val"))
+            run.add(number, float(answer["t"]), _ms(rtt_ms, "val"))
     if not run.numbers:
         return None
     probes = pings_of.sent_by(path, run, None)
     lost = probes.lost.copy()
-    for one in numbered:
-        if one.get("lost_dir") and (place := int(one["seq"]) - min(run.numbers)) >= 0:
-            lost[place] = LOST_RETURN if one["lost_dir"] == "up" else LOST_FORWARD
+    for answer in numbered:
+        if answer.get("lost_dir") and (place := int(answer["seq"]) - min(run.numbers)) >= 0:
+            lost[place] = LOST_RETURN if answer["lost_dir"] == "up" else LOST_FORWARD
     return replace(probes, lost=np.where(lost * is_one_way, LOST_RETURN, lost).astype("i1"))
 
 
@@ -455,7 +435,7 @@ def _throughput_mbps(results: Mapping[str, Numbers], word: str) -> tuple[str, Nu
     names = []
     for name in results:
         is_stream = word in name.lower() and name.split()[0] in ("TCP", "UDP")
-        if is_stream and not any(one in name for one in left_out):
+        if is_stream and not any(word in name for word in left_out):
             names.append(name)
     if not names:
         return None

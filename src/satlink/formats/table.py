@@ -56,7 +56,7 @@ TEXTS = (
     ),
     Format("ping", lambda head: bool(ping.HINTS["ping"].search(head.text)), ping.read),
 )
-"""What programs print for people. Another program may have put a time before each line."""
+"""Formats that programs print for people. Another program may have put a time before each line."""
 FORMATS = (
     Format("JSON", _is_json, structured.read),
     Format("CSV", _is_csv, columns.read),
@@ -65,7 +65,7 @@ FORMATS = (
     *TEXTS,
     Format("CSV", lambda head: columns.is_table(head.lines), columns.read),
 )
-"""In the order in which they are tried; the last one is refused, and its columns named."""
+"""Formats in the order in which they are tried; the last one is refused, and its columns named."""
 KNOWN = (
     "ping (Linux, busybox, macOS, Windows), fping, irtt, iperf3 (text or --json), iperf, nuttcp,"
     " RIPE Atlas, the Starlink dish's history, flent, CSV with a header, traces of mahimahi with or"
@@ -89,19 +89,19 @@ def read(path: Path, given: Given) -> Measured:
         )
     if stamped.is_stamped(head.lines):
         without = stamped.without(text, _is_answer)
-        one = _format(_head(without.bare), TEXTS)
-        if one is not None:
-            is_dated = one.read in (ping.read, ping.read_fping)
-            measured = one.read(path, without.dated if is_dated else without.bare, given)
+        format_ = _format(_head(without.bare), TEXTS)
+        if format_ is not None:
+            is_dated = format_.read in (ping.read, ping.read_fping)
+            measured = format_.read(path, without.dated if is_dated else without.bare, given)
             _refuse_nothing(path, measured)
             assumed = [*measured.assumed, *(without.assumed if is_dated else [])]
-            return replace(measured, format=one.name, assumed=assumed)
-    one = _format(head, FORMATS)
-    if one is None:
+            return replace(measured, format=format_.name, assumed=assumed)
+    format_ = _format(head, FORMATS)
+    if format_ is None:
         raise LinkFileError(path, f"no round-trip time in it that is understood; known are {KNOWN}")
-    measured = one.read(path, text, given)
+    measured = format_.read(path, text, given)
     _refuse_nothing(path, measured)
-    return replace(measured, format=measured.format or one.name)
+    return replace(measured, format=measured.format or format_.name)
 
 
 def _head(text: str) -> Head:
@@ -119,7 +119,7 @@ def _is_answer(line: str) -> bool:
 
 def _format(head: Head, formats: Sequence[Format]) -> Format | None:
     """Return the format of a file's beginning, None if it is of no known one."""
-    return next((one for one in formats if one.is_it(head)), None)
+    return next((format_ for format_ in formats if format_.is_it(head)), None)
 
 
 def _refuse_nothing(path: Path, measured: Measured) -> None:
