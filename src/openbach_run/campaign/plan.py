@@ -25,7 +25,10 @@ from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, entries_of, measures_of_jobs
 from openbach_run.openbach.scenario import Scenario, jobs_of
+from openbach_run.openbach.uses import uses
+from openbach_run.openbach.values import sole_placeholder
 from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
+from openbach_run.units import NATURAL, plain
 
 MOST_RUNS = 200_000
 """The most runs of one scenario in a campaign. Its runs are planned in memory: some 2 kB for a cell
@@ -105,6 +108,7 @@ def draft_of(
 
     Raises InputError for names, for a number of runs, and for satellites.
     """
+    given = _without_units(given, scenario, subs, packages)
     values = read_values(path, scenario, subs, given)
     texts = scenario.name, *chain(*values.values())
     if wrong := [one for one in texts if one.encode(errors="ignore").decode() != one]:
@@ -133,3 +137,28 @@ def draft_of(
             f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"
         )
     return campaign
+
+
+def _without_units(
+    given: Mapping[str, tuple[str, ...]],
+    scenario: Scenario,
+    subs: Mapping[str, Scenario],
+    packages: Mapping[str, Package],
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the values as jobs take them, where they have a unit (`30MB`, `250ms`).
+
+    A job's limits name the unit of its argument; a value in a unit of something else stays.
+    """
+    if not any(map(NATURAL.fullmatch, chain(*given.values()))):
+        return given
+    jobs = {name: package.job for name, package in packages.items()}
+    units = {
+        sole_placeholder(use.template): str(use.argument.limits["unit"])
+        for use in uses(scenario, jobs, subs)
+        if "unit" in use.argument.limits
+    }
+    taken: dict[str, tuple[str, ...]] = {}
+    for name, values in given.items():
+        unit = units.get(name, "")
+        taken[name] = tuple(plain(value, unit) for value in values)
+    return taken
