@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 from pathlib import Path
 
 import pytest
+from helpers import own_files
+from helpers.fake_engine import Transfers
 
+from openbach_run.campaign import engines
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import plan_of
 from openbach_run.catalog import KINDS as CATALOGED
 from openbach_run.catalog import Catalog
 from openbach_run.commands.listing import KINDS
 from openbach_run.commands.main import main
+from openbach_run.paths import REPOSITORY
 from openbach_run.units import plain
 
 
@@ -116,3 +121,28 @@ def test_the_help_of_a_scenario_has_its_arguments_first(
     assert main(["full", "-h"]) == 0
     assert "A campaign: " in capsys.readouterr().out
     assert main(["geoo", "--help"]) == 2
+
+
+def test_the_first_steps_as_the_page_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/start.md, read literally: the report of step 4 has what steps 1 and 3 have made."""
+    monkeypatch.setattr(engines, "VirtualEngine", Transfers().engine)
+    (tmp_path / "scenarios").symlink_to(REPOSITORY / "scenarios")
+    monkeypatch.chdir(tmp_path)
+    cells = set()
+    *steps, report = own_files.commands("start.md")
+    for line in steps:
+        words = [*shlex.split(line)[1:], "--seeds", "1"]
+        plan = plan_of(words[0], words[1:-2], "1", Options())
+        cells |= {tuple(sorted(cell.items())) for cell in plan.campaigns[0].cells}
+        assert main([*words, "--quiet"]) == 0
+    assert report == "./openbach-run report results/geo_loss -o reports/mine"
+    assert main(shlex.split(report)[1:]) == 0
+    with Path("results/geo_loss/results.csv").open() as file:
+        assert len([*csv.DictReader(file)]) == len(cells) > 40
+    with Path("reports/mine/cells.csv").open() as file:
+        names = ("vpn", "cc", "cc_pep", "pep", "loss", "size")
+        told = {tuple(row[name] for name in names) for row in csv.DictReader(file)}
+    assert len(told) == len(cells)
+    assert {Path(f"reports/mine/report.{ending}").exists() for ending in ("html", "pdf")} == {True}
