@@ -109,7 +109,8 @@ def run_here(page: Path, line: str, place: Path, monkeypatch: pytest.MonkeyPatch
     if words[0] == "report":
         names = [word for word in words if word.startswith("results/")]
         for name in names:
-            scenario = Path(name).name
+            campaign = Path(f"campaigns/{Path(name).name}.yml")
+            scenario = str(campaign) if campaign.exists() else Path(name).name
             assert main([scenario, "--seeds", "1", "--quiet", "--results", name]) in (0, 1)
     elif words[0] not in ("link", "--check", "package"):
         words += [] if "--seeds" in words else ["--seeds", "1"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +51,16 @@ def main(argv: list[str]) -> int:
     catalog = Catalog.beside_ours(arguments.with_dirs)
     # As wide as the terminal; whole lines where a program reads them.
     columns = shutil.get_terminal_size((10_000, 0)).columns
-    lines = dict(_kinds(catalog) if arguments.kind is None else _entries(catalog, arguments.kind))
+    if arguments.kind is None:
+        lines = {word: f"{len(catalog.all(kind)):3}  {use}" for word, (kind, use) in KINDS.items()}
+    else:
+        entries = catalog.all(KINDS[arguments.kind][0])
+        lines = {name: text_of(entries[name]) for name in sorted(entries)}
     width = max(map(len, lines), default=0)
     for name, text in lines.items():
         line = f"{name:{width}}  {text}"
         print(line if len(line) <= columns else f"{line[: columns - 1]}…")
     return 0
-
-
-def _kinds(catalog: Catalog) -> Iterator[tuple[str, str]]:
-    for word, (kind, use) in KINDS.items():
-        yield word, f"{len(catalog.all(kind)):3}  {use}"
-
-
-def _entries(catalog: Catalog, word: str) -> Iterator[tuple[str, str]]:
-    for name, place in sorted(catalog.all(KINDS[word][0]).items()):
-        yield name, text_of(place)
 
 
 def text_of(place: Path) -> str:
