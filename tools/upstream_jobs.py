@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -193,20 +194,16 @@ def _folders(checkouts: Sequence[Path]) -> list[Path]:
 
 
 def table(known: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table of the documentation."""
-    runs = sum(bool(one["runs"]) for one in known.values())
+    """Return the documentation's text: the jobs that run, and a table of the others."""
+    running = ", ".join(f"`{name}`" for name, job in sorted(known.items()) if job["runs"])
+    count = sum(bool(job["runs"]) for job in known.values())
     lines = [
-        f"{runs} of {len(known)} run.",
-        "",
-        "| job | in the guest | what is checked, or why not |",
-        "|---|---|---|",
+        *textwrap.wrap(f"{count} of {len(known)} run: {running}.", 118, break_on_hyphens=False),
+        *("", "| does not run | why |", "|---|---|"),
     ]
-    for name, one in sorted(known.items()):
-        said = one["does"] if one["runs"] else one["why"]
-        lines.append(
-            f"| `{name}` | {'runs' if one['runs'] else 'does not run'} |"
-            f" {said.replace('|', chr(92) + '|')} |"
-        )
+    for name, job in sorted(known.items()):
+        if not job["runs"]:
+            lines.append(f"| `{name}` | {job['why'].replace('|', chr(92) + '|')} |")
     return "\n".join(lines)
 
 

@@ -29,7 +29,7 @@ daemon off; master_process off; worker_processes 1;
 pid {directory}/nginx.pid; error_log stderr error;
 events {{ worker_connections 1024; }}
 http {{
-    access_log off; types {{ }} default_type application/octet-stream;
+    access_log off; types {{ text/html html; }} default_type application/octet-stream;
     client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;
     fastcgi_temp_path {directory}/fastcgi;
     uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;

@@ -185,6 +185,45 @@ def test_a_load_without_an_object_fails(tmp_path: Path, damage: str, said: str) 
     assert said in output.read_text()
 
 
+@pytest.mark.nightly
+def test_a_browser_takes_as_long_as_web_page(run_cells: RunCells, pages: dict[str, Run]) -> None:
+    """Chromium asks for images after scripts, so it is not equal: docs/browser/README.md."""
+    browser = ("../docs/browser/scenarios/browser", "--with", "docs/browser", "pep=none", "loads=2")
+    for run in run_cells(*browser, "vpn=none", "http=1.1,2"):
+        web_s = float(pages[run.row["http"]].row["page_load_time_s"])
+        assert float(run.row["page_load_time_s"]) == pytest.approx(web_s, rel=0.15)
+        for load in run.statistics("browser_page"):
+            assert (load["objects"], load["bytes"]) == (55, sum(page.sizes().values()))
+    quic = (*browser, "vpn=wireguard", "http=3")
+    (first,), (second,) = run_cells(*quic), run_cells(*quic, again=1)
+    assert first.row["capture_hash"] == second.row["capture_hash"]
+
+
+VIDEO = ("vpn=none", "pep=none", "http=1.1", "duration_s=40")
+
+
+def test_a_video_starts_after_its_round_trips(run_cells: RunCells) -> None:
+    """TCP, TLS, the manifest, and three windows for the 72.5 kB of the first segment."""
+    (run,) = run_cells("video", *VIDEO)
+    assert float(run.row["start_delay_s"]) == pytest.approx(6 * GEO_RTT_S, abs=0.05)
+    assert float(run.row["stalls"]) == float(run.row["stall_time_s"]) == 0
+    segments = [sent for sent in run.statistics("dash_video") if "segment_bitrate_bps" in sent]
+    mean_bps = sum(sent["segment_bitrate_bps"] for sent in segments) / len(segments)
+    assert len(segments) == 10
+    assert float(run.row["mean_bitrate_mbps"]) == pytest.approx(mean_bps / 1e6)
+
+
+def test_a_video_stalls_where_the_link_is_slower_than_its_least_bitrate(
+    run_cells: RunCells,
+) -> None:
+    """Each segment of 4 s and 145 kbit/s takes 5.8 s at 100 kbit/s, headers excluded."""
+    (run,) = run_cells("video", *VIDEO, "orbit=leo", "rate=100k", "buffer=100kB")
+    least_s = 9 * (145 * 4 / 100 - 4)
+    assert float(run.row["stalls"]) == 9
+    assert least_s < float(run.row["stall_time_s"]) < 1.3 * least_s
+    assert float(run.row["mean_bitrate_mbps"]) == pytest.approx(0.145)
+
+
 @pytest.fixture(scope="module")
 def calls(run_cells: RunCells) -> dict[str, Run]:
     """Half a minute of a call over the GEO link, by what is transferred beside it."""
@@ -227,10 +266,11 @@ def test_the_calls_losses_are_those_of_the_link(run_cells: RunCells) -> None:
     [
         ("web", "vpn=openvpn_tcp", "pep=B", "http=1.1", "loads=1"),
         ("web", "vpn=wireguard", "pep=B", "http=3", "loads=1"),
+        ("video", "vpn=wireguard", "pep=B", "http=2", "duration_s=20"),
         ("geo", "vpn=none", "cc=cubic", "http=3", "size=3M"),
         ("voip", "vpn=wireguard", "background=download", "duration_s=10"),
     ],
-    ids=["web", "quic", "quic transfer", "voip"],
+    ids=["web", "quic", "video", "quic transfer", "voip"],
 )
 def test_same_seed_same_capture(run_cells: RunCells, cell: tuple[str, ...]) -> None:
     (first,), (second,) = run_cells(*cell, "loss=0.5"), run_cells(*cell, "loss=0.5", again=1)

@@ -89,9 +89,22 @@ def stored_files(run: Run, number: int, job: str, *statistics: str) -> dict[str,
         run.record.say(f"Export, as the UI asks: {asking.get(url, params=given).status_code}")
         answer = asking.get(f"{url}/", params=given, timeout=EXPORT_LIMIT_S)
     answer.raise_for_status()
-    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
-        found = {Path(one.name).name: archive.extractfile(one) for one in archive if one.isfile()}
-        return {name: file.read() for name, file in found.items() if file}
+    return unpacked(answer.content)
+
+
+def unpacked(content: bytes) -> dict[str, bytes]:
+    """The files of an archive by name, those of archives in it among them.
+
+    OpenBACH's jobs that draw store their figures as one .tar.gz.
+    """
+    files: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive:
+            if file := archive.extractfile(member):
+                read = file.read()
+                inner = unpacked(read) if member.name.endswith(".tar.gz") else {}
+                files |= inner or {Path(member.name).name: read}
+    return files
 
 
 def _ended(instance: dict[str, Any]) -> list[dict[str, Any]]:

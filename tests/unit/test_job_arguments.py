@@ -161,6 +161,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"client": {"server_ip": "192.168.20.2", "duration_s": "30", "buffer_ms": 60}},
         {"mode": "client", "server_ip": "192.168.20.2", "duration_s": 30.0, "buffer_ms": 60.0},
     ),
+    ("dash_video", {"server": {"duration_s": "8"}}, {"mode": "server", "duration_s": 8}),
     ("web_page", {"server": {"http": "3"}}, {"mode": "server", "http": "3"}),
     (
         "web_page",
@@ -261,6 +262,7 @@ REFUSED = {
         "client 10.0.0.1 101G",
     ],
     "voip": ["", "client 10.0.0.1", "client 10.0.0.1 0", "client 10.0.0.1 60 --buffer-ms -1"],
+    "dash_video": ["", "client", "client 10.0.0.1 --buffer-s 0", "server --http 4"],
     "web_page": ["", "client", "client 10.0.0.1 --loads 0", "client 10.0.0.1 --http 4"],
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,22 @@ def test_the_files_are_the_same_each_time(tmp_path: Path) -> None:
     for name, size in page.sizes().items():
         first, second = ((tmp_path / folder / name).read_bytes() for folder in ("first", "second"))
         assert first == second and len(first) == size
+
+
+def test_the_html_asks_for_every_object_and_keeps_its_size() -> None:
+    text = page.html(page.sizes())
+    assert len(text) == page.sizes()[page.HTML]
+    for name in list(page.sizes())[1:]:
+        assert f'="{name}"'.encode() in text
+    assert len(page.html({page.HTML: 5, "0.js": 4})) == 5
+
+
+def test_images_are_bitmaps_of_their_size(tmp_path: Path) -> None:
+    page.write(tmp_path)
+    image = (tmp_path / "0.image").read_bytes()
+    mark, size, _, at, _, width, height = struct.unpack_from("<2sIIIIii", image)
+    assert (mark, size) == (b"BM", len(image))
+    assert at + 3 * width * height <= len(image) < at + 3 * width * (height + 1)
 
 
 def test_an_nginx_without_http_3_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

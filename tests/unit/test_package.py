@@ -303,7 +303,10 @@ def test_words_for_the_web_ui() -> None:
 
 def test_instructions_name_jobs_and_addresses(made: Path) -> None:
     text = (made / "README.md").read_text()
-    jobs = "file_transfer path_ready ping_series transfer_table transport_profile voip web_page"
+    jobs = (
+        "dash_video file_transfer path_ready ping_series transfer_table transport_profile voip"
+        " web_page"
+    )
     assert f"install_jobs.py -j {jobs} -a 172.20.34.11   # satvpn_pc" in text
     assert "add_job.py vpn -t jobs-2.7/vpn.tar.gz" in text
 

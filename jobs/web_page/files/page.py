@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import random
+import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 DESCRIPTION = Path(__file__).parent / "page.json"
@@ -30,7 +32,42 @@ def sizes(description: Path = DESCRIPTION) -> dict[str, int]:
     return found
 
 
+TAGS = {
+    "css": '<link rel="stylesheet" href="{}">',
+    "font": '<link rel="preload" as="font" crossorigin href="{}">',
+    "js": '<script src="{}"></script>',
+    "image": '<img src="{}">',
+}
+"""What makes a browser ask for an object, by type."""
+
+
+def html(files: Mapping[str, int]) -> bytes:
+    """Return the page's HTML, which asks for all objects: a browser loads it, too.
+
+    `files` is name → bytes, as of `sizes`; where the HTML's size leaves no room, it asks for none.
+    """
+    names = [name for name in files if name != HTML]
+    tags = "".join(TAGS.get(name.partition(".")[2], "").format(name) for name in names)
+    text = f"<!doctype html>{tags}<!--".encode()
+    rest = files[HTML] - len(text) - len("-->")
+    filling = random.Random(HTML).randbytes(max(0, rest)).hex().encode()[: max(0, rest)]
+    return text + filling + b"-->" if rest >= 0 else bytes(files[HTML])
+
+
+def bitmap_head(size: int) -> bytes:
+    """Return the head of a bitmap (BMP, 64 pixels wide) of `size` bytes; b"" if that is too small.
+
+    A browser gives up what is no image, and over HTTP/1.1 its connection with it.
+    """
+    at, width, pixel_bytes = 54, 64, 3
+    height = (size - at) // (width * pixel_bytes)
+    fields = (b"BM", size, 0, at, 40, width, height, 1, 8 * pixel_bytes, *(0,) * 6)
+    return struct.pack("<2sIIIIiiHHIIiiII", *fields) if height > 0 else b""
+
+
 def write(directory: Path) -> None:
     """Write the files: the same bytes each time, that no compression would make smaller."""
     for name, size in sizes().items():
-        (directory / name).write_bytes(random.Random(name).randbytes(size))
+        head = bitmap_head(size) if name.endswith(".image") else b""
+        (directory / name).write_bytes(head + random.Random(name).randbytes(size - len(head)))
+    (directory / HTML).write_bytes(html(sizes()))
