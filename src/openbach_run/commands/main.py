@@ -342,12 +342,8 @@ def _meant(words: Sequence[str], error: InputError) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(words[0], [*COMMANDS, *RENAMED], 1, cutoff=0.7)
-    if not close:
-        return ""
-    return (
-        f"{words[0]}: no such command, scenario or campaign; did you mean the command"
-        f" {close[0]}? `openbach-run list` has what else can be named"
-    )
+    begin = f"{words[0]}: no such command, scenario or campaign; did you mean the command"
+    return f"{begin} {close[0]}? `openbach-run list` has the other names" if close else ""
 
 
 def _first(error: OSError) -> OSError:
