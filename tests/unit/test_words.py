@@ -83,7 +83,7 @@ ALLOWED: dict[str, int] = {
     "docs/method/congestion-control.md": 1,
     "docs/method/cpu.md": 16,
     "docs/method/proxy.md": 1,
-    "docs/openbach.md": 14,
+    "docs/openbach.md": 11,
     "docs/python.md": 1,
     "docs/reference.md": 11,
     "docs/results.md": 17,
