@@ -56,7 +56,11 @@ _openbach_run() {
         compadd -- ${found:#*=}
     fi
 }
-compdef _openbach_run openbach-run ./openbach-run
+if [[ ${funcstack[1]-} == _openbach-run ]]; then # loaded from a file of this name, at the first TAB
+    _openbach_run "$@"
+else
+    compdef _openbach_run openbach-run ./openbach-run
+fi
 """,
     "fish": r"""function __openbach_run
     set -l words (commandline -opc)
