@@ -69,6 +69,7 @@ def test_units_as_people_write_them_are_the_same_runs() -> None:
         ("serv", "did you mean the command serve?"),
         ("repot results", "did you mean the command report?"),
         ("geo_los", "did you mean geo_loss?"),
+        ("try --limit 10s", "'10s' should be a number alone, without a unit"),
         ("list vpn", "invalid choice: 'vpn'"),
     ],
 )
