@@ -45,7 +45,7 @@ class AskedRun(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """What a results directory has of earlier commands."""
+    """Commands and runs of a results directory that were there before."""
 
     commands: tuple[str, ...] = ()
     runs: tuple[AskedRun, ...] = ()
