@@ -52,7 +52,7 @@ NIGHTLY = {
     "clusters": ("test_cluster",),
     "chaos": ("test_chaos",),
     "native": ("test_native_runs",),
-    "long": ("test_campaigns", "test_try", "test_module", "test_topologies"),
+    "long": ("test_campaigns", "test_try", "test_module", "test_topologies", "test_workloads"),
 }
 """Part of the nightly tests → files of tests/guest of which it runs tests marked `nightly`."""
 LONG = {"examples": ("unit", "MARK=nightly"), "fuzz": ("fuzz",), "builds": ("vpns",),

@@ -20,6 +20,8 @@ from openbach_run.engine.platform import reasons
 TABLE = "_table"
 CHILD_LIMIT_S, EXPORT_LIMIT_S = 900.0, 300.0
 """Guest's time, for each combination of a table and for an export, which is a playbook's."""
+TABLE_LOOK_S = 20
+"""The answer has all 36 combinations with their 26 functions each: it costs the platform a second."""
 
 
 def said(run: Run, instance: dict[str, Any]) -> str:
@@ -49,21 +51,23 @@ def follow_table(run: Run, name: str, number: int) -> None:
     functions = json.loads((run.package / f"scenarios/{name}.json").read_text())
     wanted = sum("start_scenario_instance" in one for one in functions["openbach_functions"])
     judged: dict[int, dict[str, Any]] = {}
+    ended: list[dict[str, Any]] = []
 
-    def new() -> list[dict[str, Any]]:
-        ended = _ended(run.instance(number))
-        return [one for one in ended if one["scenario_instance_id"] not in judged]
+    def goes_on() -> bool:
+        """Look for combinations that have ended: whether there are new ones, or the table ends."""
+        instance = run.instance(number)
+        ended[:] = [
+            child for child in _ended(instance) if child["scenario_instance_id"] not in judged
+        ]
+        return bool(ended or instance["stop_date"])
 
     while len(judged) < wanted:
-        if not until(lambda: bool(new()) or bool(run.instance(number)["stop_date"]), CHILD_LIMIT_S):
+        if not until(goes_on, CHILD_LIMIT_S, TABLE_LOOK_S) or not ended:
             break
-        found = new()
-        for child in found:
+        for child in ended:
             judged[child["scenario_instance_id"]] = child
             judge(run, f"{name}, one of its {wanted} combinations", child)
             run.keep(child, "a table, by one click", (name, number))
-        if not found:
-            break
     status = run.ended(number, 90)["status"]
     run.record.check(
         f"{name}: {status}, {len(judged)} combinations",
