@@ -3,7 +3,7 @@
 # the parts of tools/parts.py. Rare things are programs in tools/ and bench/ (tools/moved.txt).
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
-SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/try-empty bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
+SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/deb tools/in-root tools/try-empty tools/try-install bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
 	docs/clusters/slurm.sh tests/guest/slurm/nodes.sh kernel/tests/init.sh kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
@@ -16,7 +16,7 @@ JOBS := $(shell echo jobs/*/files | tr ' ' :)
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(JOBS)
 
 .PHONY: check nightly smoke lint unit guest pages pep peers vpns newest fuzz house budget readme reports golden other-cpu openbach scenarios
-.PHONY: bench bench-clock wheel wheel-kernel site results-site clean
+.PHONY: bench bench-clock try-install wheel wheel-kernel site results-site clean
 
 check:
 	.ci/run
@@ -98,6 +98,9 @@ bench-clock: # virtual time with noise against a real clock: hours of an idle ma
 scenarios: # those that people open as JSON, anew; `openbach-run expand` and `package` make any other
 	./openbach-run expand -o scenarios $(patsubst %.json,%.yml,$(wildcard scenarios/*.json))
 	$(DEV) python topologies/build.py
+
+try-install: # each way to install, in an empty Debian 13; as root, some 10 minutes
+	tools/try-install
 
 wheel: # for `pipx install dist/openbach_run-….whl`, with the manual pages, from each command's --help
 	$(DEV) python docs/man/manual.py

@@ -11,6 +11,10 @@ class InputError(Exception):
     """
 
 
+class NoSuchScenario(InputError):
+    """A name that is neither that of a scenario nor that of a campaign."""
+
+
 class SetupError(Exception):
     """A failure to make the kernel, the guest tree or a package that a run needs.
 

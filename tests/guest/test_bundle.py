@@ -42,6 +42,8 @@ def captures(results: Path) -> dict[str, str]:
 def test_made_again_it_is_the_same_file(bundle: Path) -> None:
     again = bundle.with_name("again")
     assert command("bundle", "-o", str(again), "--level", "1", "--quiet").returncode == 0
+    sums = ["sha256sum", "-c", "--quiet", f"{again.name}.sha256"]
+    subprocess.run(sums, check=True, cwd=again.parent)
     same = subprocess.run(["cmp", bundle, again], check=False, capture_output=True, text=True)
     again.unlink()
     assert same.returncode == 0, same.stdout

@@ -128,3 +128,22 @@ def test_input_that_is_no_terminal_is_typed(tmp_path: Path) -> None:
     assert done.returncode == 5, done.stderr
     assert "42" in done.stdout
     assert (tmp_path / "kept").read_text() == "pc echo $((6 * 7))\n"
+
+
+def test_a_pipe_ends_at_its_end_whatever_runs_then(tmp_path: Path) -> None:
+    """Without `exit`, and with a program that is still running when the pipe ends."""
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-m", "openbach_run", "shell", "geo", "vpn=none", "--keep", "kept"],
+        input="echo $((6 * 7))\nping -c 2 server\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "TERM": "dumb"},
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 received" in done.stdout
+    assert (tmp_path / "kept").read_text().splitlines()[1] == "pc ping -c 2 server"

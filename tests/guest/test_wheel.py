@@ -85,6 +85,14 @@ def test_it_runs_in_another_directory_and_gets_the_same_packets(
     ]
 
 
+def test_what_an_index_shows_of_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith("/METADATA"))
+        head, _, text = archive.read(name).decode().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head and "Project-URL: " in head
+    assert text.startswith("# openbach-run: ")
+
+
 def test_what_is_in_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

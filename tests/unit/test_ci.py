@@ -186,11 +186,13 @@ def test_what_took_its_place_says_how_it_is_called(program: str) -> None:
     assert ended.stdout.startswith("usage: ")
 
 
-@pytest.mark.parametrize("program", ["tools/try-empty", "tools/lock"])
+@pytest.mark.parametrize(
+    "program", [f"tools/{name}" for name in ("try-empty", "try-install", "in-root", "deb", "lock")]
+)
 def test_a_script_says_what_it_does(program: str) -> None:
     command = [str(REPOSITORY / program), "--help"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert re.match(r"(Runs|Writes) ", said)
+    assert re.match(r"(Runs|Writes|Tries|Makes) ", said)
 
 
 WORKFLOWS = {

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -333,6 +334,37 @@ def test_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "| loss=0 | loss=0.1 | loss=1 |" in capsys.readouterr().out
     run("--results", str(tmp_path), "--format", "csv")
     assert capsys.readouterr().out == (tmp_path / "results.csv").read_text()
+
+
+def test_a_second_command_hides_no_run_of_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in docs/start.md: a report is of all runs of the directory."""
+    place = ("--results", str(tmp_path / "kept"))
+    run("loss=0,1", *place)
+    run("loss=1,2", "size=10M", *place)
+    run("loss=2", *place)
+    with (tmp_path / "kept/results.csv").open() as file:
+        rows = [(one["loss"], one["size"], one["run_id"]) for one in csv.DictReader(file)]
+    assert [row[:2] for row in rows] == [
+        ("2", "30M"),
+        *(("1", "10M"), ("2", "10M"), ("0", "30M"), ("1", "30M")),
+    ]
+    asked = json.loads((tmp_path / "kept/campaign.json").read_text())
+    assert [one["run_id"] for one in asked["runs"]] == [row[2] for row in rows]
+    assert "loss=2" in asked["command"]
+    assert ["loss=0,1" in one or "loss=1,2" in one for one in asked["earlier"]] == [True, True]
+    capsys.readouterr()
+    run("loss=0,1,2", *place)
+    run("loss=1,2", "size=10M", *place)
+    assert len((tmp_path / "kept/results.csv").read_text().splitlines()) == 1 + 5
+    # A run that is gone is forgotten, and so is a damaged list.
+    shutil.rmtree(tmp_path / "kept/runs" / rows[0][2])
+    run("loss=0", *place)
+    assert len((tmp_path / "kept/results.csv").read_text().splitlines()) == 1 + 4
+    (tmp_path / "kept/campaign.json").write_text("{")
+    run("loss=0", *place)
+    assert len((tmp_path / "kept/results.csv").read_text().splitlines()) == 1 + 1
 
 
 def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ def test_it_is_what_stands_in_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "7.8.9"\n')
     monkeypatch.setattr(version, "REPOSITORY", tmp_path)
     assert version.version() == "7.8.9"
+
+
+def test_what_an_index_of_packages_shows_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    shown = {"readme", "authors", "keywords", "classifiers", "urls", "license", "description"}
+    assert shown <= project.keys()
+    assert {"Typing :: Typed", "Operating System :: POSIX :: Linux"} <= {*project["classifiers"]}
+    assert "+" not in version.version(), "a local version, which PyPI refuses"
 
 
 def test_the_citation_has_it() -> None:

@@ -22,7 +22,8 @@ from openbach_run.campaign.sub_runs import parts_of, unfold, unfold_all
 from openbach_run.engine.contract import Engine, OnEvent, Run, Withdrawn
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Progress
-from openbach_run.results.files import columns_of, csv_line, csv_lines
+from openbach_run.results.campaign_file import AskedRun
+from openbach_run.results.files import CSV, NO_ROWS, columns_of, csv_line, csv_lines, read_rows
 from openbach_run.results.measures import brought_up_to_date, check_record, measures, texts
 from openbach_run.results.python_packages import python_packages
 from openbach_run.results.record import DAMAGED, Record, Store, check
@@ -52,6 +53,12 @@ class PlannedRun:
     scenario: str
     measures: Declared = field(default_factory=dict)
     options: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> AskedRun:
+        """Return the run as campaign.json has it."""
+        spec = self.spec
+        return AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed)
 
     @property
     def command(self) -> str:
@@ -88,9 +95,11 @@ class Execution:
         rerun: bool = False,
         in_real_time: bool = False,
         first: Callable[[list[Record]], None] | None = None,
+        earlier: Collection[str] = (),
     ) -> None:
         """Prepare the execution of these runs; `execute` begins it.
 
+        The rows of the runs in `earlier`, of commands before, stay in results.csv.
         `first` is called with the records when each cell has been run once. If it is given, the
         runs of the first seed are executed first.
         """
@@ -100,7 +109,7 @@ class Execution:
         self._rerun, self._in_real_time, self._first = rerun, in_real_time, first
         self._lock = threading.Lock()
         self._cluster: ClusterExecutor | None = None
-        self._table = _Table(store)
+        self._table = _Table(store, earlier)
         self._errors: list[BaseException] = []
         """Why no further run is begun."""
         self._progress = _Progress(progress)
@@ -253,17 +262,18 @@ class Execution:
 class _Table:
     """The file results.csv of a campaign; it grows as runs end."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, earlier: Collection[str]) -> None:
         self.listed: list[Record] = []
         """The records whose lines are in the file, in their order."""
         self._store = store
         self._columns: Sequence[str] = ()
+        self._earlier = read_rows(store.directory / CSV, earlier) if earlier else NO_ROWS
 
     def write(self, records: Sequence[Record]) -> None:
-        """Write the whole file anew."""
+        """Write the whole file anew, the runs of earlier commands last."""
         parts = unfold_all(records, self._store.runs)
-        self._columns = columns_of(parts)
-        self._store.write("results.csv", csv_lines(parts))
+        self._columns = columns_of(parts, self._earlier)
+        self._store.write(CSV, csv_lines(parts, self._earlier))
         self.listed = list(records)
 
     def add(self, record: Record) -> None:
@@ -273,7 +283,7 @@ class _Table:
         parts = unfold(record, self._store.runs / record.run_id)
         self.listed.append(record)
         if set(columns_of(parts)) <= set(self._columns):
-            self._store.add("results.csv", "".join(csv_line(part, self._columns) for part in parts))
+            self._store.add(CSV, "".join(csv_line(part, self._columns) for part in parts))
         else:
             self.write(self.listed)
 

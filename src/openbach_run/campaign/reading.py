@@ -24,7 +24,10 @@ from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.source import file_of
+from openbach_run.openbach.uses import uses
+from openbach_run.openbach.values import sole_placeholder
 from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
+from openbach_run.units import NATURAL, plain
 
 GENERAL = {noise.NOISE: noise.DEFAULT, platforms.PLATFORM: platforms.OURS}
 """Name of a value that every scenario has → its default."""
@@ -98,6 +101,7 @@ def sweep_of(
     is the scenario's file, or the name for it in the text of InputError. Without `files` the link
     files that values name are not read.
     """
+    settings = _without_units(settings, scenario, subs, packages)
     values = read_values(path, scenario, subs, settings)
     for text in (scenario.name, *chain(*values.values())):
         if text.encode(errors="ignore").decode() != text:
@@ -250,3 +254,28 @@ def read_link_files(
     if own := noise.read_noise(values.get(noise.NOISE, ())):
         contents[noise.NOISE] = own
     return contents
+
+
+def _without_units(
+    settings: Mapping[str, tuple[str, ...]],
+    scenario: Scenario,
+    subs: Mapping[str, Scenario],
+    packages: Mapping[str, Package],
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the values as jobs take them, where they have a unit (`30MB`, `250ms`).
+
+    A job's limits name the unit of its argument; a value in a unit of something else stays.
+    """
+    if not any(map(NATURAL.fullmatch, chain(*settings.values()))):
+        return settings
+    jobs = {name: package.job for name, package in packages.items()}
+    units = {
+        sole_placeholder(use.template): str(use.argument.limits["unit"])
+        for use in uses(scenario, jobs, subs)
+        if "unit" in use.argument.limits
+    }
+    taken: dict[str, tuple[str, ...]] = {}
+    for name, values in settings.items():
+        unit = units.get(name, "")
+        taken[name] = tuple(plain(value, unit) for value in values)
+    return taken

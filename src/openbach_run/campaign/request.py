@@ -15,7 +15,7 @@ from openbach_run.campaign.options import Options
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.catalog import Catalog
-from openbach_run.errors import InputError
+from openbach_run.errors import InputError, NoSuchScenario
 from openbach_run.openbach.job_folders import Package, faults, left_out, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed, near
@@ -84,8 +84,8 @@ def installed(options: Options) -> tuple[Catalog, dict[str, Package]]:
 def path_of(text: str, catalog: Catalog) -> Path:
     """Return the path of a scenario or campaign.
 
-    `text` is a file here, one of ours (as records name it), or a name in scenarios/ or campaigns/.
-    Raises InputError if a bare name is none of these.
+    `text` is a file here, one of ours (as records name it), or a name in scenarios/, campaigns/ or
+    topologies/. Raises NoSuchScenario if a bare name is none of these.
     """
     path = file_of(Path(text))
     if path.exists():
@@ -94,13 +94,20 @@ def path_of(text: str, catalog: Catalog) -> Path:
     if path.name != text or path.suffix:
         file = file_of(REPOSITORY / path)
         return file if file.is_file() else path
-    names = {**catalog.all("campaigns"), **catalog.all("scenarios")}
+    names = named(catalog)
     if text not in names:
-        raise InputError(
+        raise NoSuchScenario(
             f"{text}: no such scenario or campaign; {near(text, names)}there are"
             f" {', '.join(sorted(names))}"
         )
     return names[text]
+
+
+def named(catalog: Catalog) -> dict[str, Path]:
+    """Return name → file of all scenarios and campaigns, with the scenarios of the topologies."""
+    beside = (file.with_suffix(".json") for file in catalog.all("topologies").values())
+    topologies = {file.stem: file for file in beside if file.exists()}
+    return {**topologies, **catalog.all("campaigns"), **catalog.all("scenarios")}
 
 
 def ours(text: str) -> str:
@@ -110,8 +117,7 @@ def ours(text: str) -> str:
     """
     if (file := file_of(REPOSITORY / text)).is_file():
         return str(file)
-    catalog = Catalog()
-    names = {**catalog.all("campaigns"), **catalog.all("scenarios")}
+    names = named(Catalog())
     return str(names[text]) if text in names else text
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,7 +124,9 @@ def run_campaign(
     store = work.store
     with store.opened():
         planned = work.runs(callbacks.progress)
-        store.write(campaign_file.FILE, work.campaign_file(planned))
+        asked = [one.asked for one in planned]
+        earlier = campaign_file.earlier(store.directory, asked, options.chosen)
+        store.write(campaign_file.FILE, work.campaign_file(asked, earlier))
         execution = Execution(
             planned,
             store,
@@ -133,6 +136,7 @@ def run_campaign(
             rerun=options.rerun or work.lacks_captures(planned),
             in_real_time=options.in_real_time,
             first=_first_seed(plan, store, callbacks),
+            earlier={one.run_id for one in earlier.runs},
         )
 
         def result() -> Result:
@@ -349,23 +353,24 @@ class _Work:
         places = [runs / one.spec.run_id for one in planned]
         return not all((place / name).exists() for place in places for name in wanted)
 
-    def campaign_file(self, planned: Sequence[PlannedRun]) -> Iterator[str]:
-        """Yield the text of the file on what was asked for: the command, the runs, the commit."""
+    def campaign_file(
+        self, asked: Iterable[campaign_file.AskedRun], earlier: campaign_file.Earlier
+    ) -> Iterator[str]:
+        """Yield the text of the file on what was asked for: commands, runs, the commit."""
         plan, options = self._plan, self._options
         words = ["./openbach-run", shown_path(plan.path), *plan.settings]
         words += [] if plan.seeds is None else ["--seeds", plan.seeds]
         words += options.path_words if options.engine == "controller" else options.words(None)
-        specs = [one.spec for one in planned]
-        # One after the other, as a campaign may have a hundred thousand.
-        runs = (
-            campaign_file.AskedRun(one.run_id, one.scenario_name, one.values, one.seed)
-            for one in specs
-        )
-        plots: Mapping[str, dict[str, str]] = {
-            campaign.scenario.name: campaign.plot for campaign in plan.campaigns
-        }
+        plots = {campaign.scenario.name: campaign.plot for campaign in plan.campaigns}
+        command = shlex.join(words)
+        before = [one for one in earlier.commands if one != command]
         return campaign_file.text(
-            shlex.join(words), runs, commit=commit(), apart=options.chosen, plots=plots
+            command,
+            chain(asked, earlier.runs),
+            commit=commit(),
+            apart=options.chosen,
+            plots={**earlier.plots, **plots},
+            **({"earlier": before} if before else {}),
         )
 
 

@@ -4,18 +4,29 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says which form a number has to have."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit with 2."""
+        form = r"\1 should be a number alone, without a unit"
+        super().error(re.sub(r"invalid (?:float|int) value: (.*)", form, message))
 
 
 def command_parser(
     name: str, description: str | None, epilog: str | None = None, usage: str | None = None
 ) -> argparse.ArgumentParser:
     """Return the parser of a command, without a name that of a scenario; texts keep their lines."""
-    return argparse.ArgumentParser(
+    return Parser(
         f"openbach-run {name}".rstrip(),
         usage=usage,
         description=description,

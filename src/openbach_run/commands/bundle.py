@@ -10,6 +10,7 @@ from openbach_run.bundle.content import content
 from openbach_run.bundle.file import write
 from openbach_run.bundle.sources import copy_sources
 from openbach_run.commands.arguments import command_parser
+from openbach_run.engine.virtual.debian import sha256_of
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 
@@ -80,9 +81,11 @@ def main(argv: list[str]) -> int:
         if directory:
             # While `made` is open: it has a temporary directory.
             missing = copy_sources(directory.absolute(), made.sources, made.kernel, reporter.show)
+    sums = output.with_name(f"{output.name}.sha256")
+    sums.write_text(f"{sha256_of(output)}  {output.name}\n")
     print(
         f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle"
-        f" {identity}"
+        f" {identity}; {sums.name} has its checksum (sha256sum -c)"
     )
     if directory is None:
         return 0

@@ -19,7 +19,7 @@ from openbach_run.commands.arguments import (
     command_parser,
     parsed,
 )
-from openbach_run.errors import InputError, SetupError
+from openbach_run.errors import InputError, NoSuchScenario, SetupError
 from openbach_run.progress import only_shown
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -36,6 +36,7 @@ COMMANDS = {
     "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
     "link": "satlink.command",
+    "list": "openbach_run.commands.listing",
     "matrix": "openbach_run.commands.matrix",
     "package": "openbach_run.commands.package",
     "serve": "openbach_run.commands.serve",
@@ -68,6 +69,8 @@ commands (each has its own --help):
   openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time
+  openbach-run list vpns|satellites|scenarios…   what a command can name
+  openbach-run NAME --help                       the arguments of a scenario, defaults, units
   openbach-run matrix RESULTS… -o DIR            a site: VPN × link × transport, and each result
   openbach-run package -o DIR                    what an OpenBACH administrator imports
   openbach-run collect SCENARIO                  what has ended on an OpenBACH platform, as results
@@ -121,8 +124,8 @@ def _add_values(made: argparse.ArgumentParser) -> None:
         "scenario",
         metavar="SCENARIO",
         help=(
-            "scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/"
-            " or campaigns/"
+            "scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/,"
+            " campaigns/ or topologies/"
         ),
     )
     made.add_argument(
@@ -293,13 +296,15 @@ def _main(words: Sequence[str]) -> int:
         if not words:
             example = "name a scenario, such as scenarios/geo_loss.json"
             raise InputError(f"{example}; openbach-run --help has all commands")
+        if not words[0].startswith("-") and {"-h", "--help"} & {*words}:
+            return _help(words)
         arguments = parsed(parser(), words)
         # Late, as it takes long: --help, a mistyped option and the other commands need none of it.
         from openbach_run.commands.run import run
 
         return run(arguments)
     except InputError as error:
-        print(f"openbach-run: {error}", file=sys.stderr)
+        print(f"openbach-run: {_meant(words, error) or error}", file=sys.stderr)
         return BAD_INPUT
     except SetupError as error:
         print(f"openbach-run: {error}", file=sys.stderr)
@@ -317,6 +322,28 @@ def _main(words: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
+
+
+def _help(words: Sequence[str]) -> int:
+    """Print the help of the scenario that is the first word. Raises InputError."""
+    from openbach_run.commands.run import options_of
+    from openbach_run.commands.scenario_help import help_of
+
+    given = [word for word in words if word not in ("-h", "--help")]
+    arguments = parsed(parser(), given)
+    print("\n".join(help_of(arguments.scenario, options_of(arguments))))
+    return OK
+
+
+def _meant(words: Sequence[str], error: InputError) -> str:
+    """Return the text of the error where the first word is like a command; "" if it is not."""
+    if not isinstance(error, NoSuchScenario) or not words:
+        return ""
+    from difflib import get_close_matches
+
+    close = get_close_matches(words[0], [*COMMANDS, *RENAMED], 1, cutoff=0.7)
+    begin = f"{words[0]}: no such command, scenario or campaign; did you mean the command"
+    return f"{begin} {close[0]}? `openbach-run list` has the other names" if close else ""
 
 
 def _first(error: OSError) -> OSError:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,13 +35,13 @@ from openbach_run.prompt.trial import (
     try_seeds,
     write_results,
 )
+from openbach_run.units import number, plain
 
 WELL, FAILED, REGRESSION = 0, 1, 3
 GOOD, BAD, CANNOT_TELL = 0, 1, 125
 """What `git bisect run` wants."""
 USUAL = "geo"
 LARGEST_PAYLOAD = 100_000_000
-UNITS = {"": 1, "k": 10**3, "M": 10**6}
 
 DESCRIPTION = """\
 Runs your own programs as both ends of a path with a satellite, once for each seed, and
@@ -232,11 +231,10 @@ def _trial(arguments: argparse.Namespace, testbed: Testbed) -> Trial:
 
 
 def _size(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([kM]?)", text)
-    size = int(found[1]) * UNITS[found[2]] if found else 0
-    if not 1 <= size <= LARGEST_PAYLOAD:
+    size = number(plain(text, "bytes")) or 0
+    if not 1 <= size <= LARGEST_PAYLOAD or size % 1:
         raise InputError(f"--payload {text}: from 1 byte to 100M; k and M are decimal")
-    return size
+    return int(size)
 
 
 def _report(

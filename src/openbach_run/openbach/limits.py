@@ -71,7 +71,7 @@ def refusal(argument: Argument, value: str, called: str) -> str:
         return (
             ""
             if re.fullmatch(limits["pattern"], value, re.ASCII)
-            else f"{called} is {_in_words(argument)}"
+            else f"{called} is {in_words(argument)}"
         )
     # number() takes a suffix (30M). Of other types than str the job gets a number, without one.
     given = number(value)
@@ -86,10 +86,10 @@ def refusal(argument: Argument, value: str, called: str) -> str:
         and (limits.get("unit") != "bytes" or given == int(given))
         and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
     )
-    return "" if fits or given in also else f"{called} is {_in_words(argument)}"
+    return "" if fits or given in also else f"{called} is {in_words(argument)}"
 
 
-def _in_words(argument: Argument) -> str:
+def in_words(argument: Argument) -> str:
     """Return what an argument takes, for a person."""
     limits = argument.limits
     if "pattern" in limits:

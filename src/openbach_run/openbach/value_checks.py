@@ -66,7 +66,7 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
         except (KeyError, ValueError, TypeError, OverflowError):
             continue
         # A proxy that nobody stops would keep the run from ending.
-        argument = use.argument if use.is_stopped else _ending(use, values)
+        argument = use.argument if use.is_stopped else ending(use, values)
         right = refusal(argument, value, sole_placeholder(use.template) or use.argument.name)
         if right := refusal_beside(use, values) or right:
             found.append(Wrong(use, value, right))
@@ -83,14 +83,14 @@ def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
     )
 
 
-def _ending(use: Use, values: Mapping[str, str]) -> Argument:
+def ending(use: Use, values: Mapping[str, str]) -> Argument:
     """Return the argument without values with which the job would never end.
 
     No refusal suggests them.
     """
     also = use.argument.limits.get("also", [])
     others = {name: text for name, text in use.beside.items() if name != use.argument.name}
-    ending = [
+    taken = [
         one
         for one in also
         if not _reason(
@@ -99,8 +99,8 @@ def _ending(use: Use, values: Mapping[str, str]) -> Argument:
     ]
     return (
         use.argument
-        if ending == also
-        else use.argument._replace(limits={**use.argument.limits, "also": ending})
+        if taken == also
+        else use.argument._replace(limits={**use.argument.limits, "also": taken})
     )
 
 

@@ -33,6 +33,10 @@ IN, OUT, TYPED, TERMINFO = "in", "out", "typed.txt", "terminfo"
 """Of a run's directory (guest/terminal.py)."""
 LOOK_S = 0.005
 """From one look at what a terminal shows to the next."""
+END = b"\x04"
+"""Ctrl-D, which is to a terminal what the end is to a file."""
+END_AGAIN_S = 0.5
+"""From one Ctrl-D to the next, as long as the shell goes on after the end of its input."""
 LONGEST_S = 30 * 24 * 3600.0
 PLACES = ("~/.terminfo", "/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo")
 """Where a machine has what it knows of terminals."""
@@ -214,17 +218,22 @@ def attach(session: Session, live: Live | None, run_dir: Path) -> int:
     """
     resized = threading.Event()
     before = signal.signal(signal.SIGWINCH, lambda number, frame: resized.set())
-    stdin, open_ = sys.stdin.fileno(), True
+    stdin, open_, again_s = sys.stdin.fileno(), True, 0.0
     try:
         with _raw(stdin):
             while True:
                 if open_ and select.select([stdin], [], [], LOOK_S)[0]:
                     typed = os.read(stdin, 1 << 16)
                     open_ = bool(typed)
-                    # A file that ends is what Ctrl-D is on a terminal.
-                    session.typed(typed or b"\x04")
+                    session.typed(typed or END)
+                    again_s = time.monotonic() + END_AGAIN_S
                 elif not open_:
                     time.sleep(LOOK_S)
+                    # A program that runs in the foreground takes it, or loses it when the
+                    # terminal changes its mode; the shell is to have one, too.
+                    if time.monotonic() > again_s:
+                        session.typed(END)
+                        again_s = time.monotonic() + END_AGAIN_S
                 if resized.is_set():
                     resized.clear()
                     session.resize()

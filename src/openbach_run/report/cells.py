@@ -228,11 +228,10 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             commands += campaign["commands"]
         else:
             campaign, records = campaign_file.read(directory), None
-            at = f"git checkout {campaign['commit'][:12]} && " if campaign.get("commit") else ""
-            words = [campaign["command"]]
+            words = [campaign_file.command_with_commit(campaign)]
             for name, value in by_engine.options(campaign.get("apart", {})):
                 words += [] if name in words[0] else [name, value]
-            commands.append(at + " ".join(words))
+            commands += [*campaign.get("earlier", []), " ".join(words)]
         plots |= {printable(name): Plot(**plot) for name, plot in campaign.get("plots", {}).items()}
         store = Store(directory)
         orbits: dict[str, list[str]] = {

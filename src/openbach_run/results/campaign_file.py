@@ -2,7 +2,8 @@
 """Read and write campaign.json, the list of what a campaign was asked to run.
 
 The file is in a results directory. It holds the command and every run that the command comes to. A
-report and the web page can so show also the runs that have not been executed.
+report and the web page can so show also the runs that have not been executed. Runs of earlier
+commands in the directory stay in it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,15 @@ FILE = "campaign.json"
 
 AGAIN = "run the campaign again, finished runs are kept"
 RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
-OTHERS: dict[str, Any] = {"plots": {}, "apart": {}}
-CONTENT = {"command": str, "runs": list, "commit": (str, NoneType), "plots": dict, "apart": dict}
+OTHERS: dict[str, Any] = {"plots": {}, "apart": {}, "earlier": []}
+CONTENT = {
+    "command": str,
+    "runs": list,
+    "commit": (str, NoneType),
+    "plots": dict,
+    "apart": dict,
+    "earlier": list,
+}
 """The fields of a run, the optional fields that older files lack, and the fields of the whole
 file."""
 
@@ -34,6 +42,51 @@ class AskedRun(NamedTuple):
     scenario: str
     arguments: Mapping[str, str]
     seed: int
+
+
+class Earlier(NamedTuple):
+    """Commands and runs of a results directory that were there before."""
+
+    commands: tuple[str, ...] = ()
+    runs: tuple[AskedRun, ...] = ()
+    plots: Mapping[str, Any] = {}
+
+
+def command_with_commit(campaign: Mapping[str, Any]) -> str:
+    """Return the command of a campaign.json, behind the checkout of its commit if it has one."""
+    commit = campaign.get("commit")
+    return f"git checkout {commit[:12]} && {campaign['command']}" if commit else campaign["command"]
+
+
+def earlier(directory: Path, runs: Iterable[AskedRun], apart: Mapping[str, str]) -> Earlier:
+    """Return what was run in a directory before and is not among these `runs`.
+
+    It is nothing where the directory's runs have another engine or clock than `apart`, and where
+    its campaign.json is damaged. A run with the scenario, values and seed of a new one is replaced
+    by that; one without a record is forgotten.
+    """
+    try:
+        campaign = read(directory)
+    except InputError:
+        return Earlier()
+    if campaign.get("apart", {}) != apart:
+        return Earlier()
+    new = {_asked(one) for one in runs}
+    before = (AskedRun(**run) for run in campaign["runs"])
+    kept = tuple(
+        one
+        for one in before
+        if _asked(one) not in new and (directory / "runs" / one.run_id / "record.json").exists()
+    )
+    if not kept:
+        return Earlier()
+    commands = dict.fromkeys((*campaign.get("earlier", []), command_with_commit(campaign)))
+    return Earlier(tuple(commands), kept, campaign.get("plots", {}))
+
+
+def _asked(run: AskedRun) -> tuple[object, ...]:
+    """Return what was asked for with a run, whichever version of the code ran it."""
+    return run.scenario, frozenset(run.arguments.items()), run.seed
 
 
 def text(command: str, runs: Iterable[AskedRun], **others: Any) -> Iterator[str]:
@@ -80,6 +133,9 @@ def _wrong(campaign: Any) -> str | None:
     for name, plot in campaign.get("plots", {}).items():
         if not isinstance(plot, dict) or plot.keys() - {"measure", "figure"} or _no_texts(plot):
             return f"plots.{name}: a measure and a figure were expected"
+    earlier = campaign.get("earlier", [])
+    if wrong := next((command for command in earlier if type(command) is not str), None):
+        return f"earlier: {short(wrong)} is no command"
     return _no_texts(campaign.get("apart", {}))
 
 

@@ -7,10 +7,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.progress import shown
@@ -25,7 +25,7 @@ NUMBERS = {"seed": "int64", **dict.fromkeys(("virtual_s", "wall_s", TOO_SHORT), 
 """Columns besides the measures that are numbers in results.parquet. All other columns are text,
 with the arguments as they were given."""
 
-PARQUET = "results.parquet"
+CSV, PARQUET = "results.csv", "results.parquet"
 ABOUT = b"openbach-run"
 """The key of results.parquet's metadata that holds, as JSON, what a report needs besides rows."""
 BATCH = 10_000
@@ -54,8 +54,32 @@ def row(record: Record) -> dict[str, Any]:
     return {name: round(v, 6) if isinstance(v, float) else v for name, v in items}
 
 
-def columns_of(records: Iterable[Record]) -> list[str]:
-    """Return the columns that the rows of these records need.
+class Rows(NamedTuple):
+    """Rows of a results.csv that is there, as texts."""
+
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+NO_ROWS = Rows()
+
+
+def read_rows(file: Path, run_ids: Collection[str]) -> Rows:
+    """Return the rows of these runs in a results.csv; none if it is missing or damaged."""
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            reader = csv.reader(lines)
+            names = next(reader, [])
+            place = names.index("run_id")
+            # The last line of a file may be half of one.
+            whole = (row for row in reader if len(row) == len(names))
+            return Rows(names, [row for row in whole if row[place] in run_ids])
+    except (OSError, ValueError, csv.Error):
+        return NO_ROWS
+
+
+def columns_of(records: Iterable[Record], earlier: Rows = NO_ROWS) -> list[str]:
+    """Return the columns that the rows of these records, and earlier ones, need.
 
     A measure for which no record has a value gets no column.
     """
@@ -68,7 +92,7 @@ def columns_of(records: Iterable[Record]) -> list[str]:
         key = (*record.arguments, *record.texts, marked, *having)
         if key not in kinds:
             kinds[key] = {name: value for name, value in row(record).items() if name not in lacking}
-    return columns(kinds.values())
+    return columns([*kinds.values(), *([dict.fromkeys(earlier.columns)] if earlier.rows else [])])
 
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -86,12 +110,15 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return merged
 
 
-def csv_lines(records: Sequence[Record]) -> Iterator[str]:
-    """Yield the head of results.csv, then a line for each record."""
-    names = columns_of(records)
+def csv_lines(records: Sequence[Record], earlier: Rows = NO_ROWS) -> Iterator[str]:
+    """Yield the head of results.csv, then a line for each record and each earlier row."""
+    names = columns_of(records, earlier)
     yield _line(names)
     for record in records:
         yield csv_line(record, names)
+    for texts in earlier.rows:
+        values = dict(zip(earlier.columns, texts, strict=True))
+        yield _line([values.get(name) for name in names])
 
 
 def csv_line(record: Record, names: Sequence[str]) -> str:
