@@ -32,7 +32,7 @@ def campaign(*settings: str, scenario: str = "geo") -> Campaign:
 
 
 def guest(*settings: str) -> dict[str, Any]:
-    (run,) = campaign(*settings).runs(PACKAGES, INVENTORY, lambda _: {})
+    (run,) = campaign(*settings).runs(INVENTORY, lambda _: {})
     return run.for_guest()
 
 
@@ -69,7 +69,7 @@ def test_a_value_is_of_the_traffic_and_of_the_tunnel(value: str, server: str, bo
 
 def test_a_run_without_it_is_the_run_of_before() -> None:
     """Also its name: results of before are not stale."""
-    (plain,) = campaign().runs(PACKAGES, INVENTORY, lambda _: {})
+    (plain,) = campaign().runs(INVENTORY, lambda _: {})
     assert "ip" not in plain.values
     assert plain.for_guest()["inventory"] == INVENTORY.to_dict()
 
@@ -121,8 +121,8 @@ def test_a_job_that_has_ipv4_only_is_refused() -> None:
 def test_an_mtu_below_that_of_ipv6_is_refused() -> None:
     small = campaign("ip=6", "access_mtu=1200")
     with pytest.raises(InputError, match=r"access_mtu=1200: inventory, or a number .* from 1280"):
-        small.runs(PACKAGES, INVENTORY, lambda _: {})
-    assert campaign("ip=4", "access_mtu=1200").runs(PACKAGES, INVENTORY, lambda _: {})
+        small.runs(INVENTORY, lambda _: {})
+    assert campaign("ip=4", "access_mtu=1200").runs(INVENTORY, lambda _: {})
 
 
 def test_a_scenario_may_have_a_value_of_that_name(tmp_path: Path) -> None:

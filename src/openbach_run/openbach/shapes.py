@@ -16,15 +16,20 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from openbach_run.errors import InputError
+from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
+from openbach_run.paths import cache_directory
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
+MARKS = "schemas"
+"""Folder of the cache with an empty file for each content that was found right."""
 TYPES = {
     "string": "a text", "integer": "a whole number", "number": "a number",
     "boolean": "true or false", "null": "null", "array": "a list", "object": "an object",
@@ -37,11 +42,32 @@ def check(at: str, value: Any, schema: str) -> None:
 
     Raises InputError, with the place below `at`, for the first mistake in it.
     """
+    # The library takes longer to import than all else that a command reads: it is asked once for
+    # each content, and the cache has a mark of those that were right.
+    digest = sha256(f"{_all_schemas()} {schema} {value!r}".encode()).hexdigest()
+    try:
+        mark = cache_directory() / MARKS / digest
+        if mark.exists():
+            return
+    except (SetupError, OSError):  # a user without a cache
+        mark = None
     for error in _validator(schema).iter_errors(value):
         keys = schema_of(schema.partition("#")[0])["properties"]
         key = next(iter(error.absolute_path), "")
         form = f"; {key}: should be {keys[key]['form']}" if "form" in keys.get(key, ()) else ""
         raise InputError(f"{at}: {_in_words(error, schema)}{form}")
+    if mark is None:
+        return
+    with suppress(OSError):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+@cache
+def _all_schemas() -> str:
+    """Return the hash of all schemas, as they refer to each other, and of this program."""
+    files = [*sorted(SCHEMAS.glob("*.json")), Path(__file__)]
+    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 @cache
