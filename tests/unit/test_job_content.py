@@ -129,8 +129,8 @@ def test_each_job_runs_alone(tmp_path: Path, name: str) -> None:
         copy = tmp_path / place
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(file.read_bytes())
-    # Two need Debian's python3-pycurl, which packages.txt names and this machine may lack.
-    needing = {"page_load", "quic_receive"}
+    # These need Debian's python3-pycurl, which packages.txt names and this machine may lack.
+    needing = {"page_load", "quic_receive", "dash_player"}
     modules = sorted(file.stem for file in tmp_path.glob("*.py") if file.stem not in needing)
     shown = (
         "import sys, importlib\n"

@@ -422,7 +422,7 @@ def test_the_lists_follow_from_the_folders() -> None:
 @pytest.mark.parametrize("kind", folders.kinds())
 def test_a_folder_keeps_the_contract(kind: str) -> None:
     vpn_json = folders.describe(kind)
-    assert set(vpn_json) - {"base", "config", "needs", "title"} == KEYS
+    assert set(vpn_json) - {"base", "config", "needs", "reads", "title"} == KEYS
     overhead_bytes = vpn_json["overhead_bytes"]
     assert overhead_bytes is None or vpn_json["inner_mtu"] + overhead_bytes <= 1500
     assert all(

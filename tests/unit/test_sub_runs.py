@@ -36,7 +36,7 @@ def event(t_s: int, name: str, instance: int, **more: object) -> dict[str, Any]:
 EVENTS = [
     event(0, "scenario_started", 1, scenario="both", arguments={"size": "1M"}),
     event(0, "scenario_started", 2, scenario="one", parent_id=1, arguments={"cc": "bbr"}),
-    event(1, "job_started", 2),
+    event(1, "job_started", 2, job="file_transfer"),
     event(12, "scenario_ended", 2, status="Finished Ok"),
     event(20, "scenario_started", 3, scenario="one", parent_id=1, arguments={"cc": "cubic"}),
     event(21, "scenario_ended", 3, status="Finished Ko"),
@@ -121,7 +121,7 @@ def test_a_run_with_jobs_of_its_own_stays(tmp_path: Path) -> None:
     write(
         place,
         "events.jsonl",
-        [*EVENTS, {"t_s": 22, "event": "job_started", "scenario_instance_id": 1}],
+        [*EVENTS, {"t_s": 22, "event": "job_started", "scenario_instance_id": 1, "job": "file_transfer"}],
     )
     assert unfold(PARENT, place) == [PARENT]
 

@@ -40,7 +40,7 @@ PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 FREE = {
     "forward_interface", "return_interface", "interface", "interfaces", "except_ports", "flow", "link_file", "es_n0_file", "seed", "new_address", "name", "paths",
-    "path_mtus", "outside", "cells", "title",
+    "path_mtus", "outside", "cells", "title", "command", "measures",
 }  # fmt: skip
 """Arguments of type str or int that take whatever the type takes."""
 REQUIRED = {
@@ -48,6 +48,7 @@ REQUIRED = {
     "remote_network": "192.168.20.0/24", "orbit": "geo", "server_ip": "192.168.20.2",
     "destination_ip": "192.168.20.2", "size": "30M", "duration_s": "30", "interval_s": "1",
     "port": "5201", "cc": "cubic", "position": "none", "rate": "10M", "protocol": "udp",
+    "first": "server", "at": "client",
 }  # fmt: skip
 """Values that are right, for what a job requires."""
 

@@ -71,12 +71,12 @@ def earlier(directory: Path, runs: Iterable[AskedRun], apart: Mapping[str, str])
         return Earlier()
     if campaign.get("apart", {}) != apart:
         return Earlier()
-    new = {_asked(one) for one in runs}
+    new = {_asked(run) for run in runs}
     before = (AskedRun(**run) for run in campaign["runs"])
     kept = tuple(
-        one
-        for one in before
-        if _asked(one) not in new and (directory / "runs" / one.run_id / "record.json").exists()
+        run
+        for run in before
+        if _asked(run) not in new and (directory / "runs" / run.run_id / "record.json").exists()
     )
     if not kept:
         return Earlier()

@@ -15,8 +15,8 @@ if [ "${1:-}" != inside ]; then
 		mount -t proc proc "$1/root/proc"
 		printf "#!/bin/sh\nexit 101\n" > "$1/root/usr/sbin/policy-rc.d"
 		chmod +x "$1/root/usr/sbin/policy-rc.d"
-		chroot "$1/root" apt-get update -qq
-		DEBIAN_FRONTEND=noninteractive chroot "$1/root" apt-get install -qq --no-install-recommends slurmctld slurmd munge
+		chroot "$1/root" apt-get -o DPkg::Lock::Timeout=600 update -qq
+		DEBIAN_FRONTEND=noninteractive chroot "$1/root" apt-get -o DPkg::Lock::Timeout=600 install -qq -y --no-install-recommends slurmctld slurmd munge
 	' - "$1" > "$1/install.log" 2>&1 || { cat "$1/install.log" >&2; exit 1; }
 	exec unshare --mount --net --uts --pid --fork --kill-child --mount-proc "$0" inside "$@"
 fi
