@@ -262,6 +262,7 @@ def host(role: str, interfaces: dict[str, tuple[str, str]], **routes: str) -> di
 
 STAR_HEAD = """\
 # SPDX-License-Identifier: GPL-3.0-or-later
+# yaml-language-server: $schema=../src/openbach_run/schemas/inventory.json
 #
 # A star: terminals behind one satellite, whose rate they share. Written by build.py, which also
 # writes larger ones.

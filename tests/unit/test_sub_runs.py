@@ -121,7 +121,10 @@ def test_a_run_with_jobs_of_its_own_stays(tmp_path: Path) -> None:
     write(
         place,
         "events.jsonl",
-        [*EVENTS, {"t_s": 22, "event": "job_started", "scenario_instance_id": 1, "job": "file_transfer"}],
+        [
+            *EVENTS,
+            {"t_s": 22, "event": "job_started", "scenario_instance_id": 1, "job": "file_transfer"},
+        ],
     )
     assert unfold(PARENT, place) == [PARENT]
 
