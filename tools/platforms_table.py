@@ -45,12 +45,7 @@ def table_of(campaigns: Campaigns) -> Table:
     """Return the table, with a line of counts below it."""
     columns: dict[str, dict[tuple[str, str, str], Finding]] = {}
     for platform in campaigns.distinct(PLATFORM) or [OURS]:
-        # A VPN's values are the platform's: cells of two VPNs differ in them by nature.
-        cells = [
-            replace(one, values={**one.values, "vpn_values": "none"})
-            for one in campaigns.cells
-            if one.values.get(PLATFORM, OURS) == platform
-        ]
+        cells = [cell for cell in campaigns.cells if cell.values.get(PLATFORM, OURS) == platform]
         here = replace(campaigns, cells=cells)
         columns[platform] = {
             (name, one.part.says, one.orbit.upper()): one

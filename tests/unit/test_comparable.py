@@ -7,6 +7,7 @@ P1 and P3 were "reproduced" by WireGuard beside WireGuard, and a MASQUE VPN was 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,26 @@ CLAIM = {
 def campaigns(tmp_path_factory: pytest.TempPathFactory) -> Campaigns:
     folder = tmp_path_factory.mktemp("comparable")
     return read_campaigns([write_results(folder, vpn=("none", "wireguard"), pep=("none",))])
+
+
+def test_values_that_a_platform_gives_a_vpn_do_not_part_it_from_others(
+    campaigns: Campaigns,
+) -> None:
+    """Only its OpenVPN has a cipher of its own, say: the claim compares it with no VPN all the same."""
+    own = {"none": "none", "wireguard": "mtu=1400"}
+
+    def of(platform: str) -> Campaigns:
+        cells = [
+            replace(
+                cell,
+                values={**cell.values, "platform": platform, "vpn_values": own[cell.values["vpn"]]},
+            )
+            for cell in campaigns.cells
+        ]
+        return replace(campaigns, cells=cells)
+
+    assert judge("M1", CLAIM, of("openbach_2021")).verdicts == {"geo": HOLDS}
+    assert judge("M1", CLAIM, of("ours")).verdicts != {"geo": HOLDS}
 
 
 def judged(campaigns: Campaigns) -> Claim:

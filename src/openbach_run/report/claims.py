@@ -27,6 +27,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from openbach_run.campaign.platforms import OURS, PLATFORM
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import (
@@ -344,10 +345,18 @@ def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
     """Return a claim, read from a file, with the findings on its parts."""
     findings = []
     of_all = {"not_comparable": described.get("not_comparable", "")}
+    cells = list(map(_of_platform, campaigns.cells))
     for part in described["parts"]:
-        findings += _findings(_part({**of_all, **part}), campaigns.cells)
+        findings += _findings(_part({**of_all, **part}), cells)
     reading, document = described.get("reading", ""), described.get("document", SATCOM)
     return Claim(name, described["statement"], reading, findings, document)
+
+
+def _of_platform(cell: Cell) -> Cell:
+    """Return a cell without the VPN's values that its platform gives: another VPN has others."""
+    if cell.values.get(PLATFORM, OURS) == OURS or "vpn_values" not in cell.values:
+        return cell
+    return replace(cell, values={**cell.values, "vpn_values": "none"})
 
 
 def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
