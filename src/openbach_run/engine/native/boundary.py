@@ -68,11 +68,11 @@ def ensure_boundary(root: Path) -> Boundary:
 
     Raises SetupError, which says why none works.
     """
-    asked = os.environ.get(VARIABLE)
-    if asked not in (None, "", *MODES):
-        raise SetupError(f"{VARIABLE}={asked}: none of {', '.join(MODES)}")
+    wanted = os.environ.get(VARIABLE)
+    if wanted not in (None, "", *MODES):
+        raise SetupError(f"{VARIABLE}={wanted}: none of {', '.join(MODES)}")
     reasons = []
-    for mode in [asked] if asked else MODES:
+    for mode in [wanted] if wanted else MODES:
         done = _run(Boundary(mode), root, "/usr/bin/true")
         if done.returncode == 0:
             return Boundary(mode)
@@ -101,9 +101,9 @@ def host(boundary: Boundary, root: Path) -> Host:
         raise SetupError(
             f"trying what this host's kernel has: {done.stderr.strip() or done.stdout.strip()}"
         )
-    said = done.stdout.splitlines()
-    controls_found = {line.removeprefix("cc ") for line in said if line.startswith("cc ")}
-    return Host(frozenset(said) & FEATURES.keys(), frozenset(controls_found))
+    lines = done.stdout.splitlines()
+    controls_found = {line.removeprefix("cc ") for line in lines if line.startswith("cc ")}
+    return Host(frozenset(lines) & FEATURES.keys(), frozenset(controls_found))
 
 
 def _run(boundary: Boundary, root: Path, *program: str) -> subprocess.CompletedProcess[str]:

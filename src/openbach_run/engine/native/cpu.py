@@ -143,8 +143,8 @@ class Watch:
                 host = DIRECTOR if depth < 2 else self._host(pid, process_1)
                 self._known[pid] = Process(host, name, parent, own + max(unseen, 0))
         programs: dict[tuple[str, str], float] = defaultdict(float)
-        for one in self._known.values():
-            programs[one.host, one.program] += one.ticks / TICKS_PER_S
+        for process in self._known.values():
+            programs[process.host, process.program] += process.ticks / TICKS_PER_S
         with open("/proc/stat") as file:
             # The first line of /proc/stat is the sum of all CPUs (proc(5)).
             machine = [int(word) / TICKS_PER_S for word in file.readline().split()[1:]]
@@ -206,22 +206,22 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     if not windows:
         return
     sizes: dict[int, float] = defaultdict(float)
-    for one in statistics(run_dir):
-        instance = one["_metadata"].get("job_instance_id", 0)
+    for entry in statistics(run_dir):
+        instance = entry["_metadata"].get("job_instance_id", 0)
         sizes[instance] += sum(
-            one[name] for name in BYTES if isinstance(one.get(name), int | float)
+            entry[name] for name in BYTES if isinstance(entry.get(name), int | float)
         )
-    jobs = {one["instance_id"]: one for one in events(run_dir) if one["event"] == "job_started"}
+    jobs = {job["instance_id"]: job for job in events(run_dir) if job["event"] == "job_started"}
     transferring = [instance for instance in windows if sizes[instance]]
     busy = [instance for instance in windows if jobs[instance]["job"] not in WAITING]
     # Of several that measured, the longest: a short test beside it says less.
     measuring = max(
         transferring or busy or windows,
-        key=lambda one: windows[one].after.time_s - windows[one].before.time_s,
+        key=lambda instance: windows[instance].after.time_s - windows[instance].before.time_s,
     )
     before, after, size = windows[measuring].before, windows[measuring].after, sizes[measuring]
     by_program = {
-        one: time_s - before.programs_s.get(one, 0) for one, time_s in after.programs_s.items()
+        key: time_s - before.programs_s.get(key, 0) for key, time_s in after.programs_s.items()
     }
     hosts: dict[str, float] = defaultdict(float)
     for (host, _), time_s in by_program.items():

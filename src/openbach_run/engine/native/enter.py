@@ -73,9 +73,9 @@ def cannot(why: str) -> None:
 
 def mount(source: str, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
     """Attach a file system to a directory. Exits if it fails."""
-    given = None if kind is None else kind.encode()
+    fs_type = None if kind is None else kind.encode()
     must(
-        libc.mount(source.encode(), target.encode(), given, flags, options.encode()),
+        libc.mount(source.encode(), target.encode(), fs_type, flags, options.encode()),
         f"mounting {source} on {target}",
     )
 
@@ -114,15 +114,15 @@ def keep(mode: str, cgroup: str, command: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is not for the run
     # Two pipes: the child says that its namespaces are there, the keeper that its ids are mapped.
     # From inside only one id could be mapped (user_namespaces(7)).
-    ready, told = os.pipe()
+    ready, tell = os.pipe()
     mapped, go = os.pipe()
     child = os.fork()
     if not child:
         # The child's copies of the keeper's ends: with them open it would not see the keeper's end.
         os.close(ready)
         os.close(go)
-        outer(mode, told, mapped, command)
-    os.close(told)
+        outer(mode, tell, mapped, command)
+    os.close(tell)
     os.close(mapped)
     # A pidfd can be waited for together with standard input.
     pidfd = os.pidfd_open(child)
@@ -189,15 +189,15 @@ def remove(cgroup: str) -> None:
 # In the new namespaces
 
 
-def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
+def outer(mode: str, tell: int, mapped: int, command: list[str]) -> None:
     """Be the first process in the new namespaces; never return."""
     die_with_parent()
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     # In user mode all others belong to the new user namespace, in which this process is root.
     must(libc.unshare(flags | (CLONE_NEWUSER if mode == USER else 0)), "making namespaces")
     die_with_parent()  # a change of credentials may have cleared it
-    os.write(told, b"1")
-    os.close(told)
+    os.write(tell, b"1")
+    os.close(tell)
     if not os.read(mapped, 1):
         os._exit(CANNOT)  # the keeper has gone
     if mode == USER and os.geteuid() != 0:

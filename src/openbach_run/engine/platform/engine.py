@@ -435,13 +435,13 @@ class ControllerEngine:
         quiet_s = end_s = time.monotonic()
         while True:
             instance = self._controller.get("scenario_instance/", number)
-            found = {job["id"] for job in leftovers.jobs_in(instance)}
+            ids = {job["id"] for job in leftovers.jobs_in(instance)}
             jobs = leftovers.running_jobs(self._controller, self._addresses)
-            left = [job for job in jobs if job.instance_id in found]
+            left = [job for job in jobs if job.instance_id in ids]
             now_s = time.monotonic()
             # New jobs begin the time anew, as each may have missed the stop.
-            if found - known:
-                known, quiet_s, end_s = known | found, now_s, now_s + LEFTOVERS_LIMIT_S
+            if ids - known:
+                known, quiet_s, end_s = known | ids, now_s, now_s + LEFTOVERS_LIMIT_S
             if left:
                 quiet_s = now_s
                 if now_s > end_s:
@@ -509,8 +509,8 @@ def uploaded(controller: Controller, place: tuple[str, ...], stored: Mapping[str
     """Upload a scenario to its place, unless it is there. Raises Refused, Lost."""
     end_s = time.monotonic() + rest.LOST_LIMIT_S
     # An upload is checked by reading it back: an answer may be lost although the order arrived.
-    while (there := controller.find(*place)) != stored:
-        if there is not None:
+    while (current := controller.find(*place)) != stored:
+        if current is not None:
             controller.put(*place, body=dict(stored))
             return
         try:
@@ -538,18 +538,18 @@ def unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
 
     Another error there is about a job that the agent has and the controller does not know.
     """
-    said = [error["response"] for error in errors if isinstance(error.get("response"), dict)]
-    return "; ".join(str(one.get("error", "no reason given")) for one in said)
+    replies = [error["response"] for error in errors if isinstance(error.get("response"), dict)]
+    return "; ".join(str(reply.get("error", "no reason given")) for reply in replies)
 
 
-def _version(said: str, form: str | None) -> str:
+def _version(version: str, form: str | None) -> str:
     """Return the platform's version, in words.
 
     OpenBACH 2.7.0 says of itself that it is 2.6.0: the form of its jobs tells them apart.
     """
-    if form == "2.7" and said.startswith(("2.6", "2.5")):
-        return f"2.7 or later (it says {said})"
-    return said
+    if form == "2.7" and version.startswith(("2.6", "2.5")):
+        return f"2.7 or later (it says {version})"
+    return version
 
 
 @dataclass(frozen=True)
@@ -596,22 +596,22 @@ def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
         for name, value in values.items()
         if value != usual.get(name, arguments.get(name))
     }
-    given = {scenario.name: scenario.with_constants(constants) for scenario in own}
+    by_name = {scenario.name: scenario.with_constants(constants) for scenario in own}
     changed = {
         name: value
         for scenario in own
-        for name, value in given[scenario.name].constants.items()
+        for name, value in by_name[scenario.name].constants.items()
         if value != scenario.constants.get(name)
     }
     # The same constants have the same name: no upload is needed for the next run with them.
     mark = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
-    said = ", ".join(f"{name}={value}" for name, value in changed.items())
-    called = {name: f"{name}-{mark}" if changed else name for name in given}
+    text = ", ".join(f"{name}={value}" for name, value in changed.items())
+    called = {name: f"{name}-{mark}" if changed else name for name in by_name}
     scenarios = []
     # The controller takes a scenario only if those that it starts are there already.
-    for name, scenario in reversed(given.items()):
+    for name, scenario in reversed(by_name.items()):
         functions = [_renamed(function, called) for function in scenario.functions]
-        description = f"{scenario.description or name}; {said}" if said else scenario.description
+        description = f"{scenario.description or name}; {text}" if text else scenario.description
         scenarios.append(
             {
                 **scenario.as_stored(),
@@ -620,7 +620,7 @@ def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
                 "openbach_functions": functions,
             }
         )
-    return Order(scenarios, arguments, {there: here for here, there in called.items()})
+    return Order(scenarios, arguments, {upload: here for here, upload in called.items()})
 
 
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
@@ -709,7 +709,7 @@ class _Events:
     ) -> None:
         """Begin with nothing told; `called` has the scenarios' names by those on the platform."""
         self._write, self._on_event, self._called = write, on_event, called
-        self._told: set[str] = set()
+        self._written: set[str] = set()
 
     def tell(self, instance: Mapping[str, Any], t_s: float) -> None:
         self._on_event({"t_s": t_s, "event": "heartbeat"})
@@ -717,8 +717,8 @@ class _Events:
             if "scenario" in event:
                 event["scenario"] = self._called.get(event["scenario"], event["scenario"])
             # A look shows the whole instance: what was told before is left out.
-            if (key := json.dumps(event)) not in self._told:
-                self._told.add(key)
+            if (key := json.dumps(event)) not in self._written:
+                self._written.add(key)
                 self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")
 
 

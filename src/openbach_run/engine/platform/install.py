@@ -76,19 +76,19 @@ class Installation:
         owned = {**self.project, "owners": [self.controller.access.login], "scenario": []}
         post = partial(self.controller.post, "project/", body=owned)
         yield f"project {here[1]}", partial(self._differs, None, *here, "entity/"), post
-        for one in self.project["entity"]:
-            place = *here, "entity/", one["name"]
-            look, do = partial(self._entity, place), partial(self._attach, one, place)
-            yield f"entity {one['name']}", look, do
-        for one in self.project["scenario"]:
-            place = *here, "scenario/", one["name"]
-            look = partial(self._differs, one, *place)
-            yield f"scenario {one['name']}", look, partial(uploaded, self.controller, place, one)
+        for entry in self.project["entity"]:
+            place = *here, "entity/", entry["name"]
+            look, do = partial(self._entity, place), partial(self._attach, entry, place)
+            yield f"entity {entry['name']}", look, do
+        for body in self.project["scenario"]:
+            place = *here, "scenario/", body["name"]
+            look = partial(self._differs, body, *place)
+            yield f"scenario {body['name']}", look, partial(uploaded, self.controller, place, body)
 
     def _differs(self, wanted: Mapping[str, Any] | None, *place: str) -> str:
-        if (there := self.controller.find(*place)) is None:
+        if (stored := self.controller.find(*place)) is None:
             return "there is none"
-        return "" if wanted in (None, there) else "the controller's is another version"
+        return "" if wanted in (None, stored) else "the controller's is another version"
 
     def _job(self, name: str) -> str:
         if (known := self.controller.find("job/", name)) is None:
@@ -108,7 +108,7 @@ class Installation:
         answer = self.controller.get("job/", address=address, update="")
         if reason := unreachable(answer.get("errors", ())):
             raise Refused(422, f"the agent does not answer: {reason}")
-        had = {one["name"] for one in answer["installed_jobs"]}
+        had = {job["name"] for job in answer["installed_jobs"]}
         old = {job for job, agent in self._new if not agent and (job, address) not in self._new}
         return ", ".join(sorted(self.needed[entity] - (had - old)))
 

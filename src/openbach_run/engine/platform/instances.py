@@ -26,7 +26,7 @@ def instances_of(
     # With constants that differ from the file's, a scenario has a name of its own on the platform.
     pattern = re.compile(rf"{re.escape(name)}(-[0-9a-f]{{8}})?")
     every = [
-        one["scenario_instance_id"] for one in listed if pattern.fullmatch(one["scenario_name"])
+        run["scenario_instance_id"] for run in listed if pattern.fullmatch(run["scenario_name"])
     ]
     if not every or {*numbers} - {*every}:
         has = f"instances {', '.join(map(str, sorted(every)))}" if every else "no instance"
@@ -44,10 +44,10 @@ def wrong_with(instance: Mapping[str, Any], order: Order, local: Order) -> str:
     if not instance["stop_date"] or instance["status"] == "Stopped":
         return f"it has no whole results ({instance['status']})"
     # The backend keeps the functions that have run, but shows the constants of today's version.
-    ran = [_as_stored(one) for one in instance["openbach_functions"]]
+    ran = [_as_stored(function) for function in instance["openbach_functions"]]
     if not any(
-        sorted(ran, key=_number) == sorted(one.scenarios[-1]["openbach_functions"], key=_number)
-        for one in (order, local)
+        sorted(ran, key=_number) == sorted(form.scenarios[-1]["openbach_functions"], key=_number)
+        for form in (order, local)
     ):
         return f"it ran another version of {order.name} than this checkout's"
     if not order.is_of(instance):
@@ -62,4 +62,4 @@ def _number(function: Mapping[str, Any]) -> int:
 
 
 def _as_stored(function: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in function.items() if key not in OF_A_RUN}
+    return {key: value for key, value in function.items() if key not in OF_A_RUN}

@@ -41,11 +41,11 @@ def running_jobs(controller: Controller, addresses: Sequence[str]) -> list[Runni
     except Refused:  # of other users, or a platform that does not tell
         return []
     return [
-        RunningJob(one["name"], one["id"], one["entity"], agent["address"])
+        RunningJob(instance["name"], instance["id"], instance["entity"], agent["address"])
         for agent in answer["instances"]
         for job in agent["installed_jobs"]
-        for one in job["instances"]
-        if one["status"] == RUNNING
+        for instance in job["instances"]
+        if instance["status"] == RUNNING
     ]
 
 
@@ -60,14 +60,14 @@ def running_scenarios(
     place = ("project/", project, "scenario_instance/")
     newest = controller.get(*place, quiet="", offset="0", limit=str(INSTANCES_LOOKED_AT))
     running = {job.instance_id for job in jobs}
-    found: dict[int, str] = {}
-    for one in newest:
-        if one["status"] != RUNNING:
+    scenarios: dict[int, str] = {}
+    for instance in newest:
+        if instance["status"] != RUNNING:
             continue
-        number, name = one["scenario_instance_id"], one["scenario_name"]
+        number, name = instance["scenario_instance_id"], instance["scenario_name"]
         if name in names or running & _job_numbers(controller, number):
-            found[number] = name
-    return found
+            scenarios[number] = name
+    return scenarios
 
 
 def _job_numbers(controller: Controller, instance: int) -> set[int]:
@@ -106,10 +106,10 @@ def stop_scenario_command(number: int) -> str:
 
 def jobs_in(instance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The jobs of a scenario instance and of its sub-scenarios, as the controller shows them."""
-    found: list[Mapping[str, Any]] = []
+    jobs: list[Mapping[str, Any]] = []
     for function in instance["openbach_functions"]:
         if function.get("job"):
-            found.append(function["job"])
+            jobs.append(function["job"])
         if function.get("scenario"):
-            found += jobs_in(function["scenario"])
-    return found
+            jobs += jobs_in(function["scenario"])
+    return jobs

@@ -102,11 +102,11 @@ def _collectors(controller: Controller) -> list[str]:
     """
     with suppress(Refused, Lost, KeyError, TypeError):
         return [
-            f"http://{one['address']}:{one['logs_query_port']}"
-            for one in controller.get("collector/")
+            f"http://{collector['address']}:{collector['logs_query_port']}"
+            for collector in controller.get("collector/")
         ]
     with suppress(Refused, Lost, KeyError, TypeError):
-        addresses = {one["collector_ip"] for one in controller.get("agent/")}
+        addresses = {agent["collector_ip"] for agent in controller.get("agent/")}
         return [f"http://{address}:{LOGS_PORT}" for address in sorted(addresses)]
     return []
 
@@ -117,16 +117,16 @@ def _job_lines(
     """Return the last lines of each of these jobs, as soon as each has one or the time is over."""
     end_s = time.monotonic() + limit_s
     while True:
-        found: dict[int, list[str]] = {}
+        lines: dict[int, list[str]] = {}
         reachable = []
         for url in collectors:
             with suppress(requests.RequestException, ValueError, KeyError, TypeError):
                 for line in read_logs(url, instance["scenario_instance_id"]):
                     if line.job_instance_id in wanted and line.severity <= WARNING:
-                        found.setdefault(line.job_instance_id, []).append(line.message)
+                        lines.setdefault(line.job_instance_id, []).append(line.message)
                 reachable.append(url)
-        if found.keys() == wanted or not reachable or time.monotonic() > end_s:
-            return {number: messages[-LINES:] for number, messages in found.items()}
+        if lines.keys() == wanted or not reachable or time.monotonic() > end_s:
+            return {number: messages[-LINES:] for number, messages in lines.items()}
         time.sleep(POLL_S)
 
 

@@ -401,17 +401,17 @@ def _reason(error: requests.RequestException) -> str:
 
 def _said(answer: Answer) -> str:
     try:
-        said = answer.json()
+        body = answer.json()
     except ValueError:
         return answer.reason or "no reason given"
-    if isinstance(said, dict) and isinstance(
-        said.get("response"), dict
+    if isinstance(body, dict) and isinstance(
+        body.get("response"), dict
     ):  # of the director, through the conductor
-        said = said["response"]
-    if not isinstance(said, dict):
-        return json.dumps(said)[:500]
-    parts = [str(said[key]) for key in ("error", "msg", "message") if said.get(key)]
-    detail = said.get("error_message")
+        body = body["response"]
+    if not isinstance(body, dict):
+        return json.dumps(body)[:500]
+    parts = [str(body[key]) for key in ("error", "msg", "message") if body.get(key)]
+    detail = body.get("error_message")
     # The backend's checks name the entry at fault, the conductor's errors are texts.
     if isinstance(detail, dict):
         parts.append(
@@ -419,7 +419,7 @@ def _said(answer: Answer) -> str:
         )
     elif detail:
         parts.append(str(detail))
-    parts += _entities(said.get("entities"))
+    parts += _entities(body.get("entities"))
     return "; ".join(dict.fromkeys(parts)) or answer.reason or "no reason given"
 
 
