@@ -57,7 +57,7 @@ class Build:
         """
         passed = {name: value for name, value in os.environ.items() if PASSED.fullmatch(name)}
         own = {"LC_ALL": "C", "HOME": str(self.out), "TMPDIR": str(self.out)}
-        said: list[str] = []
+        lines: list[str] = []
         with subprocess.Popen(
             self.jail.build(self.out, self.readable, command, network=self.registry),
             env={**passed, **own, **environment},
@@ -71,15 +71,15 @@ class Build:
             assert building.stdout is not None
             try:
                 for line in building.stdout:
-                    if self.registry and (told := TOLD.fullmatch(line.strip())):
-                        progress(f"{title}: {told[2]}", min(float(told[1]), 1))
+                    if self.registry and (step := TOLD.fullmatch(line.strip())):
+                        progress(f"{title}: {step[2]}", min(float(step[1]), 1))
                     else:
-                        said = [*said[1 - LAST_LINES :], line]
+                        lines = [*lines[1 - LAST_LINES :], line]
             except BaseException:
                 building.terminate()
                 raise
         if building.returncode:
-            raise SetupError(f"{title} failed: {''.join(said).strip()}\n({shlex.join(command)})")
+            raise SetupError(f"{title} failed: {''.join(lines).strip()}\n({shlex.join(command)})")
 
     def take(self, name: str, place: Path) -> None:
         """Copy a file that the build has made, as an executable one.
@@ -88,14 +88,14 @@ class Build:
         """
         try:
             with (
-                run_files.opened(self.out, name) as made,
+                run_files.opened(self.out, name) as built,
                 (place / Path(name).name).open("xb") as copy,
             ):
-                shutil.copyfileobj(made, copy)
+                shutil.copyfileobj(built, copy)
                 os.fchmod(copy.fileno(), 0o755)
         except FileNotFoundError:
-            there = ", ".join(sorted(one.name for one in self.out.iterdir())) or "nothing"
-            raise SetupError(f"it should make {name}, and makes {there}") from None
+            listed = ", ".join(sorted(file.name for file in self.out.iterdir())) or "nothing"
+            raise SetupError(f"it should make {name}, and makes {listed}") from None
         except DamagedRecord as damage:
             raise SetupError(f"it should make {name}: {damage}") from None
 
@@ -111,7 +111,7 @@ def sources_of(folder: Path) -> list[Path]:
         REPOSITORY.resolve(),
         *(parent.resolve() for parent in folder.absolute().parents[:4] if _is_added(parent)),
     ]
-    found = [folder.absolute()]
+    places = [folder.absolute()]
     for place in _links(folder):
         target = place.resolve()
         if target.is_relative_to("/usr"):
@@ -120,8 +120,8 @@ def sources_of(folder: Path) -> list[Path]:
             raise InputError(
                 f"{place}: a link to {target}, which is not of the directory that was added"
             )
-        found.append(target)
-    return found
+        places.append(target)
+    return places
 
 
 def _is_added(directory: Path) -> bool:

@@ -150,7 +150,7 @@ def damage(place: Path) -> str:
             # The quick answer of nearly every command: no file was touched, so none is read.
             if manifest.readline().rstrip() == looked:
                 return ""
-            made = json.load(manifest)
+            recorded = json.load(manifest)
     except ValueError:
         return "its manifest is no JSON"
     except FileNotFoundError:
@@ -162,14 +162,14 @@ def damage(place: Path) -> str:
         with suppress(OSError):  # another user's cache
             _write_manifest(place, place)
         return ""
-    there = _hashes(place)
+    present = _hashes(place)
     wrong = [
-        *(f"{name} is missing" for name in made.keys() - there.keys()),
-        *(f"{name} is not of it" for name in there.keys() - made.keys()),
+        *(f"{name} is missing" for name in recorded.keys() - present.keys()),
+        *(f"{name} is not of it" for name in present.keys() - recorded.keys()),
         *(
             f"{name} has changed"
-            for name in made.keys() & there.keys()
-            if made[name] != there[name]
+            for name in recorded.keys() & present.keys()
+            if recorded[name] != present[name]
         ),
     ]
     if not wrong:  # copied, say
@@ -195,7 +195,7 @@ def _write_manifest(place: Path, directory: Path) -> None:
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
     """Return everything below it but directories."""
-    found, waiting = [], [str(directory)]
+    entries, waiting = [], [str(directory)]
     while waiting:
         # scandir rather than glob: the guest tree has some ten thousand files, at every command.
         with os.scandir(waiting.pop()) as listed:
@@ -203,8 +203,8 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                 else:
-                    found.append(entry)
-    return found
+                    entries.append(entry)
+    return entries
 
 
 def _looked(place: Path) -> str:
@@ -221,7 +221,7 @@ def _looked(place: Path) -> str:
 
 def _hashes(place: Path) -> dict[str, str]:
     """Hash of type, permissions and content, by name."""
-    found = {}
+    hashes = {}
     for entry in _entries(place):
         content = (
             os.readlink(entry.path).encode()
@@ -229,8 +229,8 @@ def _hashes(place: Path) -> dict[str, str]:
             else Path(entry.path).read_bytes()
         )
         mode = f"{entry.stat(follow_symlinks=False).st_mode:o} ".encode()
-        found[os.path.relpath(entry.path, place)] = hashlib.sha256(mode + content).hexdigest()
-    return found
+        hashes[os.path.relpath(entry.path, place)] = hashlib.sha256(mode + content).hexdigest()
+    return hashes
 
 
 def _remove(directory: Path) -> None:

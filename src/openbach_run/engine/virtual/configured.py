@@ -88,10 +88,10 @@ def alternatives(scripts: Iterable[str]) -> list[Alternative]:
     best: dict[str, Alternative] = {}
     for text in sorted(scripts):
         for words in _calls(text, "update-alternatives"):
-            for one in _alternatives(words):
+            for choice in _alternatives(words):
                 # As update-alternatives does in its automatic mode.
-                if one.link not in best or one.priority > best[one.link].priority:
-                    best[one.link] = one
+                if choice.link not in best or choice.priority > best[choice.link].priority:
+                    best[choice.link] = choice
     return [best[name] for name in sorted(best)]
 
 
@@ -128,30 +128,30 @@ def _calls(text: str, *programs: str) -> Iterator[list[str]]:
                 yield words
 
 
-def link(root: Path, found: Iterable[Alternative]) -> None:
+def link(root: Path, choices: Iterable[Alternative]) -> None:
     """Make the links of alternatives as Debian does.
 
     A link leads to one in /etc/alternatives, and that to the program. A package's own file at the
     place stays.
     """
     (root / ALTERNATIVES).mkdir(parents=True, exist_ok=True)
-    for one in found:
-        place, target = root / one.link.lstrip("/"), root / one.target.lstrip("/")
+    for choice in choices:
+        place, target = root / choice.link.lstrip("/"), root / choice.target.lstrip("/")
         if not os.path.lexists(target) or os.path.lexists(
             place
         ):  # never where a link leads on this machine
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        middle = root / ALTERNATIVES / one.name
+        middle = root / ALTERNATIVES / choice.name
         middle.unlink(missing_ok=True)
-        middle.symlink_to(one.target)
-        place.symlink_to(f"/{ALTERNATIVES}/{one.name}")
+        middle.symlink_to(choice.target)
+        place.symlink_to(f"/{ALTERNATIVES}/{choice.name}")
 
 
 def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Accounts:
     """Our own, those of base-passwd, and those that packages make."""
-    found = Accounts()
-    for kind, known in (("passwd", found.users), ("group", found.groups)):
+    lists = Accounts()
+    for kind, known in (("passwd", lists.users), ("group", lists.groups)):
         # base-passwd's lists have the ids that are the same on every Debian.
         master = root / MASTERS / f"{kind}.master"
         text = files[f"etc/{kind}"] + (master.read_text() if master.exists() else "")
@@ -160,19 +160,19 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
     wanted = dict(_system_accounts(scripts))
     for file in sorted((root / SYSUSERS).glob("*.conf")) if (root / SYSUSERS).is_dir() else ():
         wanted |= dict(_sysusers(file.read_text()))
-    taken = {int(line.split(":")[2]) for line in (*found.users.values(), *found.groups.values())}
+    taken = {int(line.split(":")[2]) for line in (*lists.users.values(), *lists.groups.values())}
     # Sorted, so that who gives way to whom does not depend on the packages' order.
     for name in sorted(wanted):
         home, with_user = wanted[name]
         number = _number(name, taken)
         taken.add(number)
-        found.groups.setdefault(name, f"{name}:x:{number}:\n")
+        lists.groups.setdefault(name, f"{name}:x:{number}:\n")
         if with_user:
-            group = found.groups[name].split(":")[2]
-            found.users.setdefault(
+            group = lists.groups[name].split(":")[2]
+            lists.users.setdefault(
                 name, f"{name}:x:{number}:{group.strip()}:{name}:{home}:{NOLOGIN}\n"
             )
-    return found
+    return lists
 
 
 def _number(name: str, taken: set[int]) -> int:
@@ -191,7 +191,7 @@ def _system_accounts(scripts: Iterable[str]) -> Iterator[tuple[str, tuple[str, b
 
     Each has a group of its name; who is a user in one script stays one.
     """
-    found: dict[str, tuple[str, bool]] = {}
+    homes: dict[str, tuple[str, bool]] = {}
     for text in sorted(scripts):
         for words in _calls(text, "adduser", "addgroup", "useradd", "groupadd"):
             names = [word for word in words[1:] if NAME.fullmatch(word)]
@@ -202,9 +202,9 @@ def _system_accounts(scripts: Iterable[str]) -> Iterator[tuple[str, tuple[str, b
                 words[0] in ("adduser", "useradd") and words[1:2] != ["--group"],
             )
             home = words[words.index("--home") + 1] if "--home" in words[:-1] else "/nonexistent"
-            if is_user or name not in found:
-                found[name] = home, is_user
-    yield from found.items()
+            if is_user or name not in homes:
+                homes[name] = home, is_user
+    yield from homes.items()
 
 
 def _sysusers(text: str) -> Iterator[tuple[str, tuple[str, bool]]]:

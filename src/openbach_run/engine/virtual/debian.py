@@ -128,8 +128,8 @@ def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
 
 def _missing(tools: Mapping[str, str]) -> list[str]:
     """Return the packages of the commands and files that are not there."""
-    there = {tool for tool in tools if shutil.which(tool) or Path(tool).exists()}
-    return sorted({package for tool, package in tools.items() if tool not in there})
+    present = {tool for tool in tools if shutil.which(tool) or Path(tool).exists()}
+    return sorted({package for tool, package in tools.items() if tool not in present})
 
 
 @contextmanager
@@ -148,14 +148,14 @@ def _only_installer() -> Iterator[None]:
 
 def _without_apt(missing: Sequence[str]) -> str:
     """Return what a system without Debian's tools can do, by its own package manager."""
-    found = [words for manager, words in OTHER_SYSTEMS.items() if shutil.which(manager)]
+    commands = [words for manager, words in OTHER_SYSTEMS.items() if shutil.which(manager)]
     bundle = "A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
-    if not found:
+    if not commands:
         return (
             "this system has no apt-get, from whose packages the kernel and the guest tree are"
             f" made. {bundle}"
         )
-    (install, names), *_ = found
+    (install, names), *_ = commands
     packages = " ".join(names.get(package, package) for package in (*missing, KEYRING.stem))
     return (
         "the kernel and the guest tree are made from Debian's packages, by Debian's tools."
@@ -169,13 +169,13 @@ def mirror() -> str:
 
     Raises SetupError.
     """
-    if given := os.environ.get(MIRROR_VARIABLE):
-        return given
+    if named := os.environ.get(MIRROR_VARIABLE):
+        return named
     # Unlike `indextargets` this needs no package lists, which a fresh container has not; it fetches
     # nothing.
     command = ["apt-get", "update", "--print-uris", "-o", "Debug::NoLocking=true"]
-    if found := DEBIAN_MAIN.search(run(command, "reading apt's sources")):
-        return found[1]
+    if match := DEBIAN_MAIN.search(run(command, "reading apt's sources")):
+        return match[1]
     raise SetupError(
         "the sources of apt on this machine (/etc/apt/sources.list, /etc/apt/sources.list.d) name"
         f" no Debian mirror; give one, e.g. {EXAMPLE}"
@@ -204,39 +204,39 @@ def download(files: Sequence[Download], progress: Progress, what: str) -> dict[P
     checks the hash. A part of a file that broke off stays there, and is resumed by the next call.
     """
     # apt-helper is no command of the PATH; its place differs between versions of apt.
-    helper = next((one for one in HELPERS if one.exists()), None)
+    helper = next((helper for helper in HELPERS if helper.exists()), None)
     if helper is None:
         raise SetupError(f"apt-helper is missing ({' or '.join(map(str, HELPERS))}): install apt")
-    wanted = [word for one in files for word in (one.uri, str(one.target), f"SHA256:{one.sha256}")]
+    words = [arg for file in files for arg in (file.uri, str(file.target), f"SHA256:{file.sha256}")]
     options = [word for option in DOWNLOAD_OPTIONS for word in ("-o", option)]
     # At least 1, as it divides.
-    total_bytes = max(sum(one.size_bytes for one in files), 1)
+    total_bytes = max(sum(file.size_bytes for file in files), 1)
     # A file rather than a pipe, which would fill up while nobody reads it.
-    with tempfile.TemporaryFile("w+") as said:
-        command = [str(helper), *options, "download-file", *wanted]
+    with tempfile.TemporaryFile("w+") as log:
+        command = [str(helper), *options, "download-file", *words]
         # FAILED reads apt's messages in English.
         environment = {**os.environ, "LC_ALL": "C"}
         with subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, text=True
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True
         ) as running:
             try:
                 while not _has_ended(running):
-                    there = sum(_size_bytes(one.target) for one in files)
+                    came_bytes = sum(_size_bytes(file.target) for file in files)
                     progress(
-                        f"{what}: {there / 1e6:.0f} of {total_bytes / 1e6:.0f} MB",
-                        there / total_bytes,
+                        f"{what}: {came_bytes / 1e6:.0f} of {total_bytes / 1e6:.0f} MB",
+                        came_bytes / total_bytes,
                     )
             except BaseException:
                 running.terminate()
                 raise
-        said.seek(0)
-        reasons = _by_name(FAILED.findall(said.read()))
+        log.seek(0)
+        reasons = _by_name(FAILED.findall(log.read()))
     # A file that apt has found wrong is renamed, so what is there under its name is right or a
     # part.
     return {
-        one.target: reasons.get(_name_of(one.uri), "it did not come").strip()
-        for one in files
-        if _size_bytes(one.target) != one.size_bytes or sha256_of(one.target) != one.sha256
+        file.target: reasons.get(_name_of(file.uri), "it did not come").strip()
+        for file in files
+        if _size_bytes(file.target) != file.size_bytes or sha256_of(file.target) != file.sha256
     }
 
 
@@ -322,7 +322,7 @@ def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[
         " --no-same-permissions"
     )
     # False sorts before True.
-    for package in sorted(packages, key=lambda one: one.name != "base-files"):
+    for package in sorted(packages, key=lambda package: package.name != "base-files"):
         yield package
         archive = str(archives / package.file_name)
         run(
@@ -353,14 +353,14 @@ def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
         )
         name, provides, needed = shown.split("\n")[:3]
         depends.setdefault(name, []).extend(_names(needed))
-        for one in (name, *_names(provides)):
-            provided.setdefault(one, set()).add(name)
+        for alias in (name, *_names(provides)):
+            provided.setdefault(alias, set()).add(name)
     needs: dict[str, list[str]] = {}
     for name, names in depends.items():
         # A virtual package, like mail-transport-agent, stands for all that provide it.
         providers: set[str] = set()
-        for one in names:
-            providers |= provided.get(one, set())
+        for alias in names:
+            providers |= provided.get(alias, set())
         needs[name] = sorted(providers - {name})
     return needs
 
@@ -420,13 +420,13 @@ class Apt:
         """The packages and all they depend on that is not installed, sorted by file name."""
         options = ("-o", "Acquire::ForceHash=SHA256", "--print-uris", "-qq", "-y")
         printed = self._apt("resolving Debian packages", "install", *options, *names)
-        return sorted(self._packages(printed), key=lambda one: one.file_name)
+        return sorted(self._packages(printed), key=lambda package: package.file_name)
 
     def package(self, name: str) -> Package:
         """One package, without what it depends on; `name/suite` is that of a suite."""
         options = ("-o", "Acquire::ForceHash=SHA256", "--print-uris", "-qq")
-        (found,) = self._packages(self._apt(f"looking for {name}", "download", *options, name))
-        return found
+        (package,) = self._packages(self._apt(f"looking for {name}", "download", *options, name))
+        return package
 
     def _packages(self, printed: str) -> list[Package]:
         base = f"{mirror().rstrip('/')}/"
@@ -444,12 +444,12 @@ class Apt:
 
     def candidate(self, name: str) -> str | None:
         """The version apt would install, or None when no suite has the package."""
-        found = re.search(
+        match = re.search(
             r"Candidate: (\S+)",
             self._apt(f"looking for {name}", "policy", name, program="apt-cache"),
         )
         # apt says (none) for a package that it knows by name only.
-        return None if found is None or found[1] == "(none)" else found[1]
+        return None if match is None or match[1] == "(none)" else match[1]
 
     def has(self, name: str) -> bool:
         """Return whether apt would install a package of that name, or one that provides it."""
@@ -471,14 +471,14 @@ class Apt:
             *names,
             program="apt-cache",
         )
-        found = {}
+        files = {}
         for stanza in shown.split("\n\n"):
             fields = dict(re.findall(r"^([\w-]+):[ \n](.*(?:\n .*)*)", stanza, re.MULTILINE))
             if "Package" in fields:
                 listed = HASHED.findall(fields["Checksums-Sha256"])
                 hashes = {f"{fields['Directory']}/{name}": sha256 for sha256, name in listed}
-                found[f"{fields['Package']} {fields['Version']}"] = hashes
-        return found
+                files[f"{fields['Package']} {fields['Version']}"] = hashes
+        return files
 
     def _apt(self, what: str, *arguments: str, program: str = "apt-get") -> str:
         return run([program, *arguments], what, APT_CONFIG=str(self.directory / "apt.conf"))

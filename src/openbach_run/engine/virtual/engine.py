@@ -204,12 +204,12 @@ class VirtualEngine(LocalEngine):
 
         Real clocks begin with this machine's date, not with GUEST_START_NS.
         """
-        times_ns = [one.last_ns for one in capture.digests if self._clock == VIRTUAL]
+        times_ns = [digest.last_ns for digest in capture.digests if self._clock == VIRTUAL]
         last_s = (max(times_ns) - GUEST_START_NS - BEGIN_NS) / 1e9 if times_ns else None
-        said = {"exit": how_ended(exit_code), "last_packet_s": last_s}
+        facts = {"exit": how_ended(exit_code), "last_packet_s": last_s}
         if self._pcap:
-            said |= {"capture_bytes": capture.size_bytes, "capture_blake3": capture.file_hash}
-        return said
+            facts |= {"capture_bytes": capture.size_bytes, "capture_blake3": capture.file_hash}
+        return facts
 
     def _boot(
         self,
@@ -312,10 +312,10 @@ class _Capture(threading.Thread):
         if isinstance(self._failure, OSError):
             raise self._failure
         if self._failure:
-            told = isinstance(self._failure, Ended)
+            is_ended = isinstance(self._failure, Ended)
             return (
                 str(self._failure)
-                if told
+                if is_ended
                 else f"sent packets that cannot be read ({self._failure})"
             )
         return None
@@ -355,7 +355,7 @@ class _Capture(threading.Thread):
 
     @property
     def hash(self) -> str:
-        return hash_of(one.line for one in self.digests)
+        return hash_of(digest.line for digest in self.digests)
 
     @property
     def file_hash(self) -> str:

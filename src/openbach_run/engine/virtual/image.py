@@ -121,19 +121,19 @@ class Image:
 
         They are these, those of every run, and all that these need.
         """
-        waiting, found = {*self.needs[""], *names}, set[str]()
+        waiting, used = {*self.needs[""], *names}, set[str]()
         while waiting:
-            found.add(name := waiting.pop())
-            waiting |= {*self.needs.get(name, ())} - found
-        return found
+            used.add(name := waiting.pop())
+            waiting |= {*self.needs.get(name, ())} - used
+        return used
 
     def identity_with(self, names: Iterable[str]) -> str:
         """Hash of what is in it for a run that uses the packages named."""
         used = self.used_with(names)
-        there = {one for one in self.packages if one.partition("_")[0] in used}
+        present = {name for name in self.packages if name.partition("_")[0] in used}
         # Absent names count, too: a package that comes later changes what runs.
-        absent = used - {one.partition("_")[0] for one in there}
-        lines = sorted([*(f"{one} {self.hashes.get(one, '')}" for one in there), *absent])
+        absent = used - {name.partition("_")[0] for name in present}
+        lines = sorted([*(f"{name} {self.hashes.get(name, '')}" for name in present), *absent])
         return hashlib.sha256("\n".join([self.own, *lines]).encode()).hexdigest()[:16]
 
 
@@ -163,8 +163,8 @@ class Tree:
         self._init = guest_dir / "init.py"
         self._wanted = json.loads((guest_dir / "packages.json").read_text())
         self._beside: dict[str, str] = self._wanted["beside"]
-        self._lines = [one for one in read_lock(lock) if one.place != KERNEL]
-        locked = {one.package.name for one in self._lines}
+        self._lines = [line for line in read_lock(lock) if line.place != KERNEL]
+        locked = {line.package.name for line in self._lines}
         own = (*self._wanted["packages"], *self._wanted["prompt"])
         self._names = sorted({*own, *packages})
         self.additions = [name for name in self._names if name not in locked]
@@ -174,7 +174,7 @@ class Tree:
         )
         made_of = (
             *(self._own, *self.additions, *BESIDE_THE_ROOT, WRITES_NOTHING),
-            *(one.line for one in self._lines),
+            *(line.line for line in self._lines),
         )
 
         def place(*more: str) -> Path:
@@ -188,7 +188,7 @@ class Tree:
         place = self.entry.ensure(
             lambda place, packages: self._make(place, packages, progress), progress
         )
-        made = json.loads((place / IMAGE_FILE).read_text())
+        described = json.loads((place / IMAGE_FILE).read_text())
         # To find out what acts of init.py takes longer than to read the hash from the cache.
         digest = kept(
             self._cache,
@@ -198,11 +198,11 @@ class Tree:
         )
         return Image(
             place / "root",
-            tuple(made["packages"]),
+            tuple(described["packages"]),
             digest,
-            {**made["needs"], "": self._wanted["packages"]},
-            {identity: origin["sha256"] for identity, origin in made["origins"].items()},
-            made["differing"],
+            {**described["needs"], "": self._wanted["packages"]},
+            {identity: origin["sha256"] for identity, origin in described["origins"].items()},
+            described["differing"],
         )
 
     def _fetch(self, progress: Progress) -> PackageSet:
@@ -236,22 +236,22 @@ class Tree:
         apt = self._apt()
         # Told that the locked packages are installed, apt adds to them and replaces as few as it
         # can.
-        apt.prepare("".join(one.as_installed(archives) for one in locked[ROOT]))
+        apt.prepare("".join(package.as_installed(archives) for package in locked[ROOT]))
         if lacking := [name for name in self.additions if not apt.has(name)]:
-            said = [
+            faults = [
                 f"{self._reasons.get(name, name)}: Debian has no package {name}" for name in lacking
             ]
-            raise InputError("\n".join(f"{text}. {REMEDY}" for text in said))
+            raise InputError("\n".join(f"{text}. {REMEDY}" for text in faults))
         added = apt.resolve(self.additions)
-        replaced = {one.name for one in added}
-        kept_ones = [one for one in locked[ROOT] if one.name not in replaced]
+        replaced = {package.name for package in added}
+        kept_ones = [package for package in locked[ROOT] if package.name not in replaced]
         return self._downloaded({**locked, ROOT: [*kept_ones, *added]}, progress, ())
 
     def _downloaded(
         self, packages: Mapping[str, Sequence[Package]], progress: Progress, reasons: Sequence[str]
     ) -> PackageSet:
         archives = self._cache / ARCHIVES
-        every = [one for several in packages.values() for one in several]
+        every = [package for several in packages.values() for package in several]
         fetch_current(every, archives, progress, DOWNLOADING)
         return PackageSet(packages, archives, differing(self._lines, packages), reasons)
 
@@ -263,34 +263,34 @@ class Tree:
         ensure_tools()
         root = place / "root"
         root.mkdir()
-        there = sorted(packages.places[ROOT], key=lambda one: one.file_name)
-        for number, package in enumerate(unpack(there, packages.archives, root)):
-            progress(f"guest: unpacking {package.identity}", 0.3 + 0.5 * number / len(there))
+        debs = sorted(packages.places[ROOT], key=lambda deb: deb.file_name)
+        for number, package in enumerate(unpack(debs, packages.archives, root)):
+            progress(f"guest: unpacking {package.identity}", 0.3 + 0.5 * number / len(debs))
         for directory in self._beside:
             (root / directory).mkdir(parents=True)
             list(unpack(packages.places[f"/{directory}"], packages.archives, root / directory))
         # Before the documentation is removed: who passes a bundle on must pass on the licences.
         _keep_copyright(root / "usr/share/doc", place / COPYRIGHT)
         # Read, never run (configured.py).
-        scripts = {one.name: postinst(packages.archives / one.file_name) for one in there}
+        scripts = {deb.name: postinst(packages.archives / deb.file_name) for deb in debs}
         _add_own(root, self._init)
         configured.configure(root, scripts, FILES)
         progress("guest: compiling Python's library", 0.8)
         compile_python(root, root / "usr/lib" / GUEST_PYTHON, f"/usr/lib/{GUEST_PYTHON}")
-        every = [one for several in packages.places.values() for one in several]
+        every = [deb for several in packages.places.values() for deb in several]
         described = {
-            "packages": [one.identity for one in every],
-            "needs": needs_among([packages.archives / one.file_name for one in every]),
+            "packages": [deb.identity for deb in every],
+            "needs": needs_among([packages.archives / deb.file_name for deb in every]),
             "origins": {
-                one.identity: {"source": one.source(packages.archives), "sha256": one.sha256}
-                for one in every
+                deb.identity: {"source": deb.source(packages.archives), "sha256": deb.sha256}
+                for deb in every
             },
             "differing": packages.differing,
         }
         (place / IMAGE_FILE).write_text(json.dumps(described, indent=1) + "\n")
-        for one in every:
+        for deb in every:
             # Their content is in the tree now; the archives would double what the cache takes.
-            (packages.archives / one.file_name).unlink()
+            (packages.archives / deb.file_name).unlink()
 
 
 def _keep_copyright(documentation: Path, place: Path) -> None:
@@ -424,12 +424,12 @@ def _files(folder: Path) -> list[Path]:
     of where the folder is from.
     """
     if folder.is_file():
-        if folder.is_symlink() and {one.name for one in folder.parents} & {
+        if folder.is_symlink() and {above.name for above in folder.parents} & {
             *KINDS
         }:  # no program of this machine
             _check_within(folder, folder)
         return [folder]
-    found: list[Path] = []
+    files: list[Path] = []
     for directory, subdirectories, names in os.walk(folder, followlinks=True):
         for place in (
             directory,
@@ -437,8 +437,8 @@ def _files(folder: Path) -> list[Path]:
         ):
             _check_within(Path(place), folder)
         subdirectories[:] = sorted(name for name in subdirectories if name != "__pycache__")
-        found += [Path(directory) / name for name in sorted(names)]
-    return found
+        files += [Path(directory) / name for name in sorted(names)]
+    return files
 
 
 def _check_within(place: Path, folder: Path) -> None:
@@ -446,7 +446,7 @@ def _check_within(place: Path, folder: Path) -> None:
 
     Another's job could have a link to anything that its user may read, which a run would then see.
     """
-    kinds = (one.parent for one in folder.parents if one.name in KINDS)
+    kinds = (above.parent for above in folder.parents if above.name in KINDS)
     own = next(kinds, folder.parent)
     real = os.path.realpath(place)
     if not any(Path(real).is_relative_to(os.path.realpath(root)) for root in (own, REPOSITORY)):

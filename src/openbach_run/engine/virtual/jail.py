@@ -97,23 +97,23 @@ def ensure_jail(cache: Path, kernel_dir: Path, progress: Progress) -> Jail:
         run(["gcc", *FLAGS, *units, "-o", str(place / "jail")], "building the jail")
 
     launcher = made_once(cache / f"jail-{content_hash(sources, kernel_dir, *FLAGS)}", make) / "jail"
-    asked = os.environ.get(VARIABLE) or "best"
-    mode = _mode(launcher, asked)
+    wanted = os.environ.get(VARIABLE) or "best"
+    mode = _mode(launcher, wanted)
     if mode == NONE:
         _say_once(UNJAILED)
     elif mode != MODES[0]:
-        _say_once(f"{f'{VARIABLE}={asked}' if mode == asked else NO_NAMESPACES}: {PARTIAL}")
+        _say_once(f"{f'{VARIABLE}={wanted}' if mode == wanted else NO_NAMESPACES}: {PARTIAL}")
     return Jail(launcher, mode)
 
 
 @cache
-def _mode(launcher: Path, asked: str) -> str:
-    if asked == NONE:
+def _mode(launcher: Path, wanted: str) -> str:
+    if wanted == NONE:
         return NONE
-    if asked not in (*MODES, "best"):
-        raise SetupError(f"{VARIABLE}={asked}: none of {', '.join((*MODES, NONE))}")
+    if wanted not in (*MODES, "best"):
+        raise SetupError(f"{VARIABLE}={wanted}: none of {', '.join((*MODES, NONE))}")
     reasons = []
-    for mode in MODES if asked == "best" else [asked]:
+    for mode in MODES if wanted == "best" else [wanted]:
         if (reason := _why_not(launcher, mode)) is None:
             return mode
         reasons.append(f"  {mode}: {reason}")

@@ -134,13 +134,13 @@ class KernelBuild:
         self._cache = cache
         self._only_locked = only_locked
         self._kernel_dir = kernel_dir
-        self._lines = [one for one in read_lock(lock) if one.place == KERNEL]
+        self._lines = [line for line in read_lock(lock) if line.place == KERNEL]
         made_of = (
             *SOURCES,
             *HEADERS,
             *MADE_HEADERS,
             HEADERS_FILE,
-            *(one.line for one in self._lines),
+            *(line.line for line in self._lines),
         )
         made_from = [*_inputs(kernel_dir), *kernel_dir.glob("build/*")]
 
@@ -178,8 +178,8 @@ class KernelBuild:
         place = self.entry.ensure(
             lambda directory, packages: _build(directory, packages, kernel_dir, progress), progress
         )
-        made = json.loads((place / KERNEL_FILE).read_text())
-        source = made["identity"].rpartition(" ")[0]
+        described = json.loads((place / KERNEL_FILE).read_text())
+        source = described["identity"].rpartition(" ")[0]
         acts = kept(
             self._cache,
             "acting",
@@ -190,7 +190,7 @@ class KernelBuild:
             place / "linux",
             place / HEADERS_FILE,
             f"{source} {acts}",
-            in_words(made["differing"].values()),
+            in_words(described["differing"].values()),
         )
 
     def _fetch(self, progress: Progress) -> PackageSet:
@@ -228,7 +228,7 @@ def source_differs(lines: Sequence[Locked], package: Package) -> dict[str, str]:
     """
     if package.sha256 in [line.package.sha256 for line in lines]:
         return {}
-    locked = " ".join(f"{one.package.name} {one.package.version}" for one in lines) or "none"
+    locked = " ".join(f"{line.package.name} {line.package.version}" for line in lines) or "none"
     return {package.name: f"{package.name} {package.version} (locked: {locked})"}
 
 
@@ -248,13 +248,13 @@ def _build(place: Path, packages: PackageSet, kernel_dir: Path, progress: Progre
     shutil.copy2(out / ".config", place / "config")
     _keep_headers(source, out, place / HEADERS_FILE)
     shutil.rmtree(work)
-    made = {
+    described = {
         "identity": f"{name} {version} {content_hash(_inputs(kernel_dir), kernel_dir)}",
         "source_sha256": package.sha256,
         "source": package.path,
         "differing": packages.differing,
     }
-    (place / KERNEL_FILE).write_text(json.dumps(made) + "\n")
+    (place / KERNEL_FILE).write_text(json.dumps(described) + "\n")
     archive.unlink()
 
 
@@ -359,7 +359,7 @@ def _keep_headers(source: Path, out: Path, archive: Path) -> None:
         "--group=0",
         "--numeric-owner",
     ]  # the archive, whenever it is made
-    found = [*("-C", str(source), *HEADERS), *("-C", str(out), *MADE_HEADERS)]
+    files = [*("-C", str(source), *HEADERS), *("-C", str(out), *MADE_HEADERS)]
     pack = [
         "tar",
         *same,
@@ -367,7 +367,7 @@ def _keep_headers(source: Path, out: Path, archive: Path) -> None:
         *_without(OBJECTS),
         "-cf",
         str(archive),
-        *found,
+        *files,
     ]
     run(pack, "packing the kernel's headers")
 

@@ -54,9 +54,9 @@ class Locked:
     @property
     def line(self) -> str:
         """Return the package's line of debian.lock."""
-        one = self.package
-        columns = (self.place, one.name, one.version, one.architecture, str(one.size_bytes))
-        return " ".join((*columns, one.sha256, self.sha1, one.path))
+        deb = self.package
+        columns = (self.place, deb.name, deb.version, deb.architecture, str(deb.size_bytes))
+        return " ".join((*columns, deb.sha256, self.sha1, deb.path))
 
 
 @dataclass(frozen=True)
@@ -102,16 +102,16 @@ def _read_line(line: str, at: str) -> Locked:
 
 def write_lock(file: Path, lines: Iterable[Locked]) -> None:
     """Write a lock file, sorted by place and name."""
-    sorted_lines = sorted(lines, key=lambda one: (one.place, one.package.name, one.package.version))
-    file.write_text(HEADER + "".join(f"{one.line}\n" for one in sorted_lines), encoding="utf-8")
+    ordered = sorted(lines, key=lambda line: (line.place, line.package.name, line.package.version))
+    file.write_text(HEADER + "".join(f"{line.line}\n" for line in ordered), encoding="utf-8")
 
 
 def lock_of(packages: PackageSet) -> list[Locked]:
     """The lines for packages whose files are there."""
     return [
-        Locked(place, one, _sha1_of(packages.archives / one.file_name))
+        Locked(place, package, _sha1_of(packages.archives / package.file_name))
         for place, several in packages.places.items()
-        for one in several
+        for package in several
     ]
 
 
@@ -122,10 +122,10 @@ def _sha1_of(file: Path) -> str:
 
 def by_place(lines: Iterable[Locked]) -> dict[str, list[Package]]:
     """The packages of a lock by the place where they are unpacked."""
-    found: dict[str, list[Package]] = {}
-    for one in lines:
-        found.setdefault(one.place, []).append(one.package)
-    return found
+    packages: dict[str, list[Package]] = {}
+    for line in lines:
+        packages.setdefault(line.place, []).append(line.package)
+    return packages
 
 
 def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: str) -> list[str]:
@@ -135,24 +135,24 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
     for each package that neither has, with what both said.
     """
     archives.mkdir(parents=True, exist_ok=True)
-    wanted = [one for one in lines if not is_there(one.package, archives)]
-    said: dict[str, list[str]] = {one.package.identity: [] for one in wanted}
+    wanted = [line for line in lines if not is_there(line.package, archives)]
+    refusals: dict[str, list[str]] = {line.package.identity: [] for line in wanted}
     # The mirror has today's versions, the archive has all that ever were.
-    for source, base in _sources(said):
-        files = {archives / one.package.file_name: one for one in wanted}
+    for source, base in _sources(refusals):
+        files = {archives / line.package.file_name: line for line in wanted}
         if not files:
             break
         downloads = [
-            Download(base(one), file, one.package.sha256, one.package.size_bytes)
-            for file, one in files.items()
+            Download(base(line), file, line.package.sha256, line.package.size_bytes)
+            for file, line in files.items()
         ]
         failed = debian.download(downloads, progress, what)
         for file, reason in failed.items():
             # Both refusals are told: they differ where a proxy or a firewall is in between.
-            said[files[file].package.identity].append(f"{source}: {reason}")
+            refusals[files[file].package.identity].append(f"{source}: {reason}")
         wanted = [files[file] for file in failed]
-    identities = [one.package.identity for one in wanted]
-    return [f"{identity} ({', '.join(said[identity])})" for identity in identities]
+    identities = [line.package.identity for line in wanted]
+    return [f"{identity} ({', '.join(refusals[identity])})" for identity in identities]
 
 
 def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
@@ -172,7 +172,7 @@ def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
         )
 
 
-def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Locked], str]]]:
+def _sources(refusals: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Locked], str]]]:
     """The places to download from, in order: in words, and where a package is there.
 
     A machine without a mirror, like Ubuntu's, has the archive alone; `said` gets the reason.
@@ -180,13 +180,13 @@ def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Loc
     try:
         mirror = debian.mirror().rstrip("/")
     except SetupError as error:
-        for reasons in said.values():
+        for reasons in refusals.values():
             reasons.append(str(error))
     else:
-        yield "the mirror", lambda one: f"{mirror}/{quote(one.package.path)}"
+        yield "the mirror", lambda line: f"{mirror}/{quote(line.package.path)}"
     archive = debian.archive().rstrip("/")
     # snapshot.debian.org names files by their SHA-1; the SHA-256 is checked afterwards.
-    yield "the archive", lambda one: f"{archive}/file/{one.sha1}"
+    yield "the archive", lambda line: f"{archive}/file/{line.sha1}"
 
 
 def is_there(package: Package, archives: Path) -> bool:
@@ -201,10 +201,10 @@ def fetch_current(
     """Download what the mirror has now. Raises SetupError."""
     archives.mkdir(parents=True, exist_ok=True)
     base = debian.mirror().rstrip("/")
-    wanted = [one for one in packages if not is_there(one, archives)]
+    wanted = [deb for deb in packages if not is_there(deb, archives)]
     downloads = [
-        Download(f"{base}/{quote(one.path)}", archives / one.file_name, one.sha256, one.size_bytes)
-        for one in wanted
+        Download(f"{base}/{quote(deb.path)}", archives / deb.file_name, deb.sha256, deb.size_bytes)
+        for deb in wanted
     ]
     if failed := debian.download(downloads, progress, what) if downloads else {}:
         reasons = "\n".join(f"  {file.name}: {reason}" for file, reason in failed.items())
@@ -217,18 +217,18 @@ def differing(lines: Iterable[Locked], packages: Mapping[str, Sequence[Package]]
     They are other versions, other files, and packages that the lock does not have.
     """
     # By place, too: a tree beside the root may have the same package in another version.
-    locked = {(one.place, one.package.name): one.package for one in lines}
-    found = {}
+    locked = {(line.place, line.package.name): line.package for line in lines}
+    texts = {}
     for place, several in packages.items():
-        for one in several:
-            before = locked.get((place, one.name))
+        for deb in several:
+            before = locked.get((place, deb.name))
             if before is None:
-                found[one.name] = f"{one.name} {one.version} (not in {FILE})"
-            elif before.version != one.version:
-                found[one.name] = f"{one.name} {one.version} (locked: {before.version})"
-            elif before.sha256 != one.sha256:
-                found[one.name] = f"{one.name} {one.version} (another file than the locked one)"
-    return found
+                texts[deb.name] = f"{deb.name} {deb.version} (not in {FILE})"
+            elif before.version != deb.version:
+                texts[deb.name] = f"{deb.name} {deb.version} (locked: {before.version})"
+            elif before.sha256 != deb.sha256:
+                texts[deb.name] = f"{deb.name} {deb.version} (another file than the locked one)"
+    return texts
 
 
 def in_words(texts: Collection[str]) -> str:

@@ -47,21 +47,21 @@ def ensure_modules(
     """
     folders = [folder for folder in code.values() if (folder / "profile.json").is_file()]
     named = {folder: description(folder).get("algorithm", folder.name) for folder in folders}
-    made = {
+    modules = {
         folder: f"tcp_{algorithm}"
         for folder, algorithm in named.items()
         if (folder / "Kbuild").is_file()
     }
     if any(place.startswith("cpus/") for place in code):
-        made[module_source(kernel_dir, CPU_MODEL)] = CPU_MODEL
+        modules[module_source(kernel_dir, CPU_MODEL)] = CPU_MODEL
     satellites = [file for place, file in code.items() if place.startswith("satellites/")]
     for module in chain(*map(kernel_modules, satellites)):
-        made[module_source(kernel_dir, module)] = module
+        modules[module_source(kernel_dir, module)] = module
     return {
         f"{DIRECTORY}/{folder.name}.ko": _ensure_module(
             cache, kernel, folder, module, jail, progress
         )
-        for folder, module in made.items()
+        for folder, module in modules.items()
     }
 
 
@@ -106,10 +106,10 @@ def _ensure_module(
             build = Build(jail, Path(name), [])
             build.run(command, f"building the module {folder}", progress, **FIXED_BUILD)
             if not (work / f"{module}.ko").exists():
-                there = ", ".join(sorted(file.name for file in work.glob("*.ko"))) or "nothing"
+                built = ", ".join(sorted(file.name for file in work.glob("*.ko"))) or "nothing"
                 raise SetupError(
                     f"{folder / 'Kbuild'} should make {module}.ko: obj-m += {module}.o; it makes"
-                    f" {there}"
+                    f" {built}"
                 )
             build.take(f"{folder.name}/{module}.ko", place)
             run_files.remove(Path(name))

@@ -122,7 +122,7 @@ def _kernel_complaint(run_dir: Path) -> str | None:
         lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()
     except FileNotFoundError:
         raise DamagedRecord(f"{run_dir / 'console.log'}: no such file") from None
-    complaints = [found[1] for found in map(COMPLAINT.match, lines) if found]
+    complaints = [match[1] for match in map(COMPLAINT.match, lines) if match]
     # Other complaints may come before it, of which the lack of memory is the cause.
     for complaint in complaints:
         if complaint.startswith(OUT_OF_MEMORY):

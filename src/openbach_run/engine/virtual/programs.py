@@ -65,10 +65,10 @@ def ensure_programs(
 
     Those that are not there yet are built in the `jail`. Raises InputError, SetupError.
     """
-    found: dict[str, Path] = {}
+    built: dict[str, Path] = {}
     # A job's program is built on a real agent by the same Makefile.
     for name, (folder, parts) in _of_jobs(code).items():
-        found[f"{DIRECTORY}/{name}"] = _built(cache, name, folder, parts, jail, progress)
+        built[f"{DIRECTORY}/{name}"] = _built(cache, name, folder, parts, jail, progress)
     for guest_folder, folder in code.items():
         for program, recipe in _recipes(folder).items():
             builder = next((BUILDERS[kind] for kind in BUILDERS if kind in recipe), None)
@@ -76,8 +76,8 @@ def ensure_programs(
                 place = _by_recipe(cache, folder, program, recipe, builder, jail, progress)
                 is_own = not _is_of_registry(recipe) and not _is_ours(folder)
                 where = f"{guest_folder}/{DIRECTORY}" if is_own else DIRECTORY
-                found |= {f"{where}/{one}": place / one for one in _made_by(program, recipe)}
-    return found
+                built |= {f"{where}/{name}": place / name for name in _made_by(program, recipe)}
+    return built
 
 
 def _is_of_this_machine(folder: Path, recipe: Mapping[str, Any]) -> bool:
@@ -105,15 +105,15 @@ def _of_jobs(code: Mapping[str, Path]) -> dict[str, tuple[Path, list[Path]]]:
     It is a folder of the job's own files, or in pieces from elsewhere (programs.txt), one of which
     is the Makefile.
     """
-    found: dict[str, tuple[Path, list[Path]]] = {}
+    programs: dict[str, tuple[Path, list[Path]]] = {}
     for place, path in code.items():
         for makefile in sorted(path.glob("*/Makefile")):
-            found[makefile.parent.name] = makefile.parent, [makefile.parent]
+            programs[makefile.parent.name] = makefile.parent, [makefile.parent]
         if path.is_file() and path.name == "Makefile":
             beside = f"{PurePath(place).parent}/"
             parts = [part for name, part in code.items() if name.startswith(beside)]
-            found[PurePath(place).parent.name] = path.parent, parts
-    return found
+            programs[PurePath(place).parent.name] = path.parent, parts
+    return programs
 
 
 def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -168,7 +168,7 @@ def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
             f" neither in a directory that {HOST_VARIABLE} names nor on the PATH. With"
             f" {HOST_VARIABLE}=DIRECTORY it is found"
         )
-    return {place: _of_this_machine(*one, root) for place, one in named.items()}
+    return {place: _of_this_machine(*pair, root) for place, pair in named.items()}
 
 
 def beside(folder: Path, named: str) -> Path:
@@ -209,9 +209,9 @@ def _lacking(file: Path, root: Path) -> list[str]:
     command = [str(loader), "--library-path", str(libraries), "--list", str(file)]
     listed = subprocess.run(command, check=False, capture_output=True, text=True)
     lines = [line.strip() for line in (listed.stdout + listed.stderr).splitlines()]
-    found = [re.search(r"(?:=> )?(/\S+) \(0x", line) for line in lines]
+    hits = [re.search(r"(?:=> )?(/\S+) \(0x", line) for line in lines]
     # A library outside the tree is not there in the guest.
-    elsewhere = [one[1] for one in found if one and not Path(one[1]).is_relative_to(root)]
+    elsewhere = [hit[1] for hit in hits if hit and not Path(hit[1]).is_relative_to(root)]
     failed = [listed.stderr.strip()] if listed.returncode and listed.stderr.strip() else []
     return [*(line for line in lines if "not found" in line), *elsewhere] or failed
 
@@ -271,7 +271,7 @@ def _by_recipe(
     how = hashlib.sha256(acting(builder)).hexdigest()
     if "build" in recipe:
         tree = beside(folder, recipe["source"])
-        sources = [one for one in tree.rglob("*") if one.is_file() and ".git" not in one.parts]
+        sources = [file for file in tree.rglob("*") if file.is_file() and ".git" not in file.parts]
     else:
         tree, sources = folder, [*folder.glob("*.patch"), *_own_source(folder, recipe)]
     place = cache / f"{program}-{content_hash(sources, tree, json.dumps(recipe), how)}"
@@ -321,16 +321,16 @@ def _toolchains() -> list[Path]:
 
     His caches, settings and credentials are not among them.
     """
-    found = [Path(sys.base_prefix), _rustup() / "toolchains"]
+    places = [Path(sys.base_prefix), _rustup() / "toolchains"]
     if cargo := shutil.which("cargo"):
-        found.append(Path(cargo).parent)
+        places.append(Path(cargo).parent)
     if go := shutil.which("go"):
-        found += [
+        places += [
             Path(go).parent,
             Path(go).resolve().parent,
-            *(Path(go).resolve().parent.parent / one for one in GO_ROOT),
+            *(Path(go).resolve().parent.parent / part for part in GO_ROOT),
         ]
-    return [place for place in found if place.exists()]
+    return [place for place in places if place.exists()]
 
 
 def _rustup() -> Path:

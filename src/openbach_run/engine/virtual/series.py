@@ -48,17 +48,17 @@ def patches(kernel_dir: Path) -> list[Path]:
     """
     folder = kernel_dir / "patches"
     listed = names(kernel_dir)
-    there = {str(file.relative_to(folder)) for file in folder.glob("**/*.patch")}
+    present = {str(file.relative_to(folder)) for file in folder.glob("**/*.patch")}
     # One that nobody has listed would be forgotten silently.
-    if wrong := there.symmetric_difference(listed):
+    if wrong := present.symmetric_difference(listed):
         raise SetupError(f"kernel/{FILE} and kernel/patches differ: {', '.join(sorted(wrong))}")
     return [folder / name for name in listed if name.partition("/")[0] != left_out()]
 
 
 def sources(kernel_dir: Path) -> list[Path]:
     """Return the C and assembler files that are built with the patches, sorted by name."""
-    found = sorted(kernel_dir.glob("src/**/*.[chS]"))
-    return [file for file in found if file.parent.name != left_out()]
+    files = sorted(kernel_dir.glob("src/**/*.[chS]"))
+    return [file for file in files if file.parent.name != left_out()]
 
 
 def apply(patch: Path, source: Path) -> None:
