@@ -20,7 +20,6 @@ TO_DO = {
     "src/openbach_run/bundle",
     "src/openbach_run/campaign",
     "src/openbach_run/commands",
-    "src/openbach_run/engine",
     "src/openbach_run/guest",
     "src/openbach_run/openbach",
     "src/openbach_run/prompt",

@@ -105,7 +105,7 @@ class ClusterExecutor:
         self._waiting: tuple[deque[_Run], deque[_Run]] = deque(), deque()
         """Those that come first, and those that come later."""
         self._lowest = math.inf
-        self._unfinished = self._asked = 0
+        self._unfinished = self._orders = 0
         self._going: dict[int, tuple[Any, Collection[str]]] = {}
         """The tasks that the scheduler has; of a check with the workers that may do it."""
         self._came: queue.SimpleQueue[tuple[int, Callable[[Any], None], Any]] = queue.SimpleQueue()
@@ -171,10 +171,10 @@ class ClusterExecutor:
         self._looked_s = time.monotonic()
         if self._client.status != "running":
             raise SetupError(f"the scheduler of the Dask cluster at {self._scheduler} is gone")
-        found = self._client.scheduler_info(n_workers=-1)["workers"]
-        self._threads = {at: one["nthreads"] for at, one in found.items() if at not in self._wrong}
-        if found:
-            self._names = {at: f"{one.get('name')} ({at})" for at, one in sorted(found.items())}
+        live = self._client.scheduler_info(n_workers=-1)["workers"]
+        self._threads = {at: info["nthreads"] for at, info in live.items() if at not in self._wrong}
+        if live:
+            self._names = {at: f"{info.get('name')} ({at})" for at, info in sorted(live.items())}
         if self._threads:
             self._seen_s = self._looked_s
         elif self._wrong and self._names.keys() <= self._wrong:
@@ -205,7 +205,7 @@ class ClusterExecutor:
     def _ask(
         self, batch: Sequence[_Run], keep: Callable[[Any], None], workers: Collection[str] = ()
     ) -> None:
-        number = self._asked = self._asked + 1
+        number = self._orders = self._orders + 1
         sent: list[tuple[Spec, Code]] = []
         before = None
         for run in batch:
@@ -241,7 +241,7 @@ class ClusterExecutor:
         since = self._since.setdefault(worker, [])
         since += [run.name for run, _ in finished]
         due = worker not in self._passed or len(since) >= CHECK_EVERY
-        if due and finished and all(one.worker != worker for one in self._checks):
+        if due and finished and all(check.worker != worker for check in self._checks):
             self._check(_Check(worker, *finished[-1], done, len(since)))
             return
         for run, left in done:
@@ -307,9 +307,9 @@ class ClusterExecutor:
         self._looked_s = -math.inf
         names = {*self._since.pop(worker, ()), run.name}
         kept = set(names)
-        for one in [one for one in self._checks if one.worker == worker]:
-            self._checks.remove(one)
-            held = [again for again, _ in one.done if again is not run]
+        for check in [check for check in self._checks if check.worker == worker]:
+            self._checks.remove(check)
+            held = [again for again, _ in check.done if again is not run]
             self._again(held)
             kept -= {again.name for again in held}
         self._end(
@@ -345,24 +345,24 @@ def execute(runs: Sequence[tuple[Spec, Code]]) -> Done:
 
 def _executed(spec: Spec, code: Code) -> Left:
     engine = _worker_engine(code)
-    here, there = engine.identity_of(spec["uses"]), spec["identity"]
-    if differing := [name for name, value in here.items() if there.get(name) != value]:
+    here, wanted = engine.identity_of(spec["uses"]), spec["identity"]
+    if differing := [name for name, value in here.items() if wanted.get(name) != value]:
         raise SetupError(
             f"the Dask worker on {socket.gethostname()} refuses the run: {REPOSITORY} there is not"
             " what the campaign has\n  "
-            + "\n  ".join(f"{one}: {here[one]} there, {there.get(one)} here" for one in differing)
+            + "\n  ".join(f"{key}: {here[key]} there, {wanted.get(key)} here" for key in differing)
             + "\n  bring both to the same commit and package lists (remove kernel-* and image-* of"
             " the older cache)"
         )
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name, _free_cpu() as cpu:
-        run_dir = Path(name) / "run"
-        run_dir.mkdir(0o700)
-        outcome = engine.run(spec, run_dir, cpu, lambda event: None)
+        folder = Path(name) / "run"
+        folder.mkdir(0o700)
+        outcome = engine.run(spec, folder, cpu, lambda event: None)
         if outcome.status == FINISHED:
-            run_files.pack(run_dir, LEFT_OUT)
+            run_files.pack(folder, LEFT_OUT)
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
-            tar.add(run_dir, ".", filter=lambda one: one if one.isreg() or one.isdir() else None)
+            tar.add(folder, ".", filter=lambda file: file if file.isreg() or file.isdir() else None)
     return outcome, archive.getvalue()
 
 
@@ -403,8 +403,8 @@ def stays_inside(member: tarfile.TarInfo) -> bool:
     return is_below and (member.isreg() or member.isdir())
 
 
-def _same(one: Outcome, other: Outcome) -> bool:
-    return (one.status, one.capture_hash) == (other.status, other.capture_hash)
+def _same(first: Outcome, other: Outcome) -> bool:
+    return (first.status, first.capture_hash) == (other.status, other.capture_hash)
 
 
 @cache
@@ -426,12 +426,12 @@ def _worker_engine(code: Code) -> VirtualEngine:
 
 def _portable(engine: LocalEngine) -> Code:
     """Relative to the checkout where it is in it, so that the worker's may lie elsewhere."""
-    found = []
+    folders = []
     for place, folder in engine.code_folders.items():
         real = folder.resolve()
         inside = real.is_relative_to(REPOSITORY)
-        found.append((place, str(real.relative_to(REPOSITORY) if inside else real)))
-    return tuple(found)
+        folders.append((place, str(real.relative_to(REPOSITORY) if inside else real)))
+    return tuple(folders)
 
 
 @contextmanager

@@ -192,17 +192,17 @@ class LocalEngine(ABC):
         the end.
         """
         # The usual case: nothing is to be made, so no lock is taken.
-        if all(one.place for one in entries):
+        if all(entry.place for entry in entries):
             yield
             return
         refuse_to_make("the kernel or the guest tree")
         # Two commands would otherwise download the same files into the same places.
         with exclusively(self._cache / "debian-archives.lock"):
             # Again: another command may have made some while this one waited for the lock.
-            missing = [one for one in entries if one.place is None]
+            missing = [entry for entry in entries if entry.place is None]
             sets = _packages_of(missing, progress)
-            if texts := [text for one in sets for text in one.differing.values()]:
-                reasons = [text for one in sets for text in one.reasons]
+            if texts := [text for packages in sets for text in packages.differing.values()]:
+                reasons = [text for packages in sets for text in packages.reasons]
                 why = f" Not to be had: {in_words(reasons)}." if reasons else ""
                 print(
                     f"openbach-run: {NOT_LOCKED}: {in_words(texts)}. Packets may differ from those"
@@ -397,16 +397,16 @@ def _packages_of(entries: Sequence[Entry], progress: Progress) -> list[PackageSe
     Raises InputError with the words of all that refuse.
     """
 
-    def packages(one: Entry, told: Progress) -> PackageSet | InputError:
+    def packages(entry: Entry, progress: Progress) -> PackageSet | InputError:
         try:
-            return one.packages(told)
+            return entry.packages(progress)
         except InputError as error:
             return error
 
-    found = beside(progress, *(partial(packages, one) for one in entries))
-    if refused := [str(one) for one in found if isinstance(one, InputError)]:
+    answers = beside(progress, *(partial(packages, answer) for answer in entries))
+    if refused := [str(answer) for answer in answers if isinstance(answer, InputError)]:
         raise InputError("\n".join(refused))
-    return [one for one in found if isinstance(one, PackageSet)]
+    return [answer for answer in answers if isinstance(answer, PackageSet)]
 
 
 class Ended(Exception):
