@@ -100,19 +100,19 @@ class Said:
         wanted: list[str] = []
         of_claims: dict[str, list[str]] = {}
         for claim in self.claims:
-            for one in {claim.name, claim.name.partition(" ")[0]}:
-                of_claims.setdefault(one.upper(), []).extend(claim.figures)
-        known = {one.name for one in self.figures}
+            for key in {claim.name, claim.name.partition(" ")[0]}:
+                of_claims.setdefault(key.upper(), []).extend(claim.figures)
+        known = {figure.name for figure in self.figures}
         for name in names:
             if name.upper() in known:
                 wanted.append(name.upper())
             elif name.upper() in of_claims:
                 wanted += of_claims[name.upper()]
             else:
-                claims = dict.fromkeys(one.name.partition(" ")[0] for one in self.claims)
-                there = ", ".join([f"F1 to F{len(known)}", *claims])
-                raise InputError(f"--only {name}: no figure and no claim of it; there are {there}")
-        return [one for one in self.figures if one.name in set(wanted)]
+                claims = dict.fromkeys(claim.name.partition(" ")[0] for claim in self.claims)
+                listed = ", ".join([f"F1 to F{len(known)}", *claims])
+                raise InputError(f"--only {name}: no figure and no claim of it; there are {listed}")
+        return [figure for figure in self.figures if figure.name in set(wanted)]
 
     def as_json(self) -> str:
         """Return it as the text of figures.json."""
@@ -176,7 +176,7 @@ def said_by(directories: Sequence[Path], claims: Path) -> Said:
     figures = []
     for number, cell in enumerate(campaigns.cells, 1):
         figures.append(_figure(f"F{number}", cell, campaigns, scenarios))
-    names = {id(cell): one.name for cell, one in zip(campaigns.cells, figures, strict=True)}
+    names = {id(cell): figure.name for cell, figure in zip(campaigns.cells, figures, strict=True)}
     findings: list[Claimed] = []
     for name, claim in described.items():
         judged = judge(name, claim, campaigns)
@@ -189,7 +189,7 @@ def said_by(directories: Sequence[Path], claims: Path) -> Said:
 
 def check_names(directories: Sequence[Path]) -> None:
     """Raise InputError for two of the same name: in an artifact they lie side by side."""
-    if len({one.resolve().name for one in directories}) < len(directories):
+    if len({directory.resolve().name for directory in directories}) < len(directories):
         raise InputError("two of the results directories have the same name")
 
 
@@ -226,8 +226,8 @@ def _check_planned(directory: Path) -> None:
     store, planned = Store(directory), campaign_file.read(directory)["runs"]
     if not planned:
         raise InputError(f"{directory}: its campaign has no runs")
-    for one in planned:
-        run_id = one["run_id"]
+    for run in planned:
+        run_id = run["run_id"]
         # A name of a directory, which is copied.
         if not re.fullmatch(r"\w+", run_id):
             raise InputError(f"{directory}: {run_id!r} is no run_id")
@@ -237,8 +237,8 @@ def _check_planned(directory: Path) -> None:
                 f"{store.runs / run_id}: has not been run, or its record cannot be read: run the"
                 " campaign to its end"
             )
-        asked = (one["scenario"], one["arguments"], one["seed"])
-        if (record.scenario, record.arguments, record.seed) != asked or record.run_id != run_id:
+        wanted = (run["scenario"], run["arguments"], run["seed"])
+        if (record.scenario, record.arguments, record.seed) != wanted or record.run_id != run_id:
             raise InputError(
                 f"{store.runs / run_id}: its record is of another run than that of"
                 f" {campaign_file.FILE}"
@@ -247,7 +247,7 @@ def _check_planned(directory: Path) -> None:
 
 def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) -> Figure:
     """Return a cell as a figure. Raises InputError if no bundle could repeat it."""
-    runs = sorted(cell.runs, key=lambda one: one.seed)
+    runs = sorted(cell.runs, key=lambda run: run.seed)
     records = [run.record for run in runs if run.record]
     place = runs[0].run_dir
     words, campaign = _words(records[0], scenarios, place)
@@ -258,7 +258,7 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) 
             _words(record, scenarios, run.run_dir)
     plot = campaigns.plots.get(cell.values["scenario"])
     column = plot.measure if plot is not None else campaign.measure or ""
-    found = estimate(list(cell.measured(column).values())) if column else None
+    estimated = estimate(list(cell.measured(column).values())) if column else None
     declared = list(chain.from_iterable(campaigns.declared.values()))
     unit = measure_of(column, declared)[1].unit
     seeds = tuple(run.seed for run in runs)
@@ -268,12 +268,12 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) 
         shlex.join([*words, "--seeds", ",".join(map(str, seeds)) + ("," * (len(seeds) == 1))]),
         seeds,
         tuple(record.run_id for record in records),
-        column if found else "",
-        in_words(column, declared).removesuffix(f" ({unit})") if found else "",
-        unit if found else "",
-        found.median if found else None,
-        found.low if found else None,
-        found.high if found else None,
+        column if estimated else "",
+        in_words(column, declared).removesuffix(f" ({unit})") if estimated else "",
+        unit if estimated else "",
+        estimated.median if estimated else None,
+        estimated.low if estimated else None,
+        estimated.high if estimated else None,
         sum(not record.finished for record in records),
         max(len(record.parts or ()) for record in records),
         tuple(record.wall_s for record in records),
@@ -289,7 +289,7 @@ def _words(record: Record, scenarios: _Scenarios, place: Path) -> tuple[list[str
     try:
         (own,) = scenarios.plan(scenario).campaigns
         name = scenarios.name(scenario)
-        given, campaign = _fewest(ours(scenario), settings, own.swept, record.arguments)
+        words, campaign = _fewest(ours(scenario), settings, own.swept, record.arguments)
     except (InputError, ValueError) as error:
         raise InputError(f"{place}: cannot be repeated by this version: {error}") from error
     if any(campaign.link_files.values()):
@@ -298,7 +298,7 @@ def _words(record: Record, scenarios: _Scenarios, place: Path) -> tuple[list[str
     if campaign.vpn_configs:
         file = next(iter(campaign.vpn_configs.values())).file
         raise InputError(f"{place}: needs the file {file}, a person's own, which no bundle has")
-    return [name, *given], campaign
+    return [name, *words], campaign
 
 
 def _fewest(
@@ -308,13 +308,13 @@ def _fewest(
 
     They are those of the scenario's sweep, and those that do not follow. Raises InputError.
     """
-    first = [one for one in settings if _name(one) in swept]
-    made = _campaign(scenario, first).cells[0]
-    needed = [one for one in settings if one in first or made.get(_name(one)) != _value(one)]
-    for given in (needed, list(settings)):
-        campaign = _campaign(scenario, given)
+    first = [word for word in settings if _name(word) in swept]
+    usual = _campaign(scenario, first).cells[0]
+    needed = [word for word in settings if word in first or usual.get(_name(word)) != _value(word)]
+    for words in (needed, list(settings)):
+        campaign = _campaign(scenario, words)
         if campaign.cells == [cell]:
-            return given, campaign
+            return words, campaign
     raise InputError("its values make another cell in this version")
 
 
@@ -335,9 +335,9 @@ def _claimed(name: str, statement: str, finding: Finding, names: Mapping[int, st
     part = finding.part
     compared: list[tuple[str, float | None]] = []
     figures: dict[str, None] = {}
-    for one in finding.comparisons:
-        compared.append((one.name, one.estimate.median if one.estimate else None))
-        for cell in _cells(one):
+    for pair in finding.comparisons:
+        compared.append((pair.name, pair.estimate.median if pair.estimate else None))
+        for cell in _cells(pair):
             figures[names[id(cell)]] = None
     kind = part.as_ if part.against is not None else part.measure
     return Claimed(
@@ -352,8 +352,8 @@ def _claimed(name: str, statement: str, finding: Finding, names: Mapping[int, st
     )
 
 
-def _cells(one: Comparison) -> list[Cell]:
-    return [cell for cell in (one.cell, one.against) if cell is not None]
+def _cells(pair: Comparison) -> list[Cell]:
+    return [cell for cell in (pair.cell, pair.against) if cell is not None]
 
 
 def some_of(figures: Sequence[Figure], seconds: float) -> list[Chosen]:
@@ -362,9 +362,9 @@ def some_of(figures: Sequence[Figure], seconds: float) -> list[Chosen]:
     The cheapest come first that have a word of a command which no other has; then the cheapest.
     """
     runs = []
-    for one in figures:
-        for seed, wall_s in zip(one.seeds, one.wall_s, strict=True):
-            runs.append((wall_s, one.name, seed, one))
+    for figure in figures:
+        for seed, wall_s in zip(figure.seeds, figure.wall_s, strict=True):
+            runs.append((wall_s, figure.name, seed, figure))
     runs.sort(key=lambda run: (run[0], int(run[1][1:]), run[2]))
     left_s, seen = seconds, set[str]()
     taken: dict[str, list[int]] = {}
@@ -377,7 +377,7 @@ def some_of(figures: Sequence[Figure], seconds: float) -> list[Chosen]:
                 taken.setdefault(name, []).append(seed)
                 left_s -= wall_s
                 seen |= new
-    return [Chosen(one, tuple(sorted(taken[one.name]))) for one in figures if one.name in taken]
+    return [Chosen(fig, tuple(sorted(taken[fig.name]))) for fig in figures if fig.name in taken]
 
 
 def spread(directories: Sequence[Path], count: int) -> list[Chosen]:
@@ -411,13 +411,13 @@ def differences(before: Record, again: Record | None, *, packets_only: bool = Fa
         return "it left no record"
     if packets_only and again.finished and again.capture_hash == before.capture_hash:
         return ""
-    found = _differences(before, again)
+    change = _differences(before, again)
     others = [
         f"{name}: {value} then, {again.identity.get(name)} now"
         for name, value in before.identity.items()
         if again.identity.get(name) != value
     ]
-    return f"{found} ({'; '.join(others)})" if found and others else found
+    return f"{change} ({'; '.join(others)})" if change and others else change
 
 
 def _differences(before: Record, again: Record) -> str:
@@ -425,7 +425,7 @@ def _differences(before: Record, again: Record) -> str:
         return f"{before.status} then, {again.status} now ({again.error})"
     if again.measures != before.measures:
         names = [*before.measures, *again.measures]
-        differing = [one for one in names if before.measures.get(one) != again.measures.get(one)]
+        differing = [key for key in names if before.measures.get(key) != again.measures.get(key)]
         name = differing[0]
         then, now = before.measures.get(name), again.measures.get(name)
         return f"{name}: {then} then, {now} now"

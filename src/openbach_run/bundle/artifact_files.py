@@ -126,9 +126,9 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
             shutil.copytree(place, copy / name)
         elif place.exists():
             shutil.copyfile(place, copy / name)
-    for one in said.figures:
-        if one.results == copy.name:
-            for run_id in one.runs:
+    for figure in said.figures:
+        if figure.results == copy.name:
+            for run_id in figure.runs:
                 shutil.copytree(directory / "runs" / run_id, copy / "runs" / run_id)
     parquet_of(copy)
     # Records are closed to other users; an artifact is for everybody.
@@ -139,17 +139,17 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
 def _no_files(folder: str, names: Sequence[str]) -> list[str]:
     """Return the names of links to files, FIFOs and the like: guests have left them."""
     places = (Path(folder, name) for name in names)
-    return [one.name for one in places if not (one.is_dir() or S_ISREG(one.lstat().st_mode))]
+    return [path.name for path in places if not (path.is_dir() or S_ISREG(path.lstat().st_mode))]
 
 
 def _put_bundle(place: Path, wanted: Wanted) -> None:
     """Copy the bundle that is given or runs this command, or write one of this checkout."""
-    given = wanted.bundle or os.environ.get(STARTED_FROM)
-    if given is not None:
-        shutil.copy(given, place)
+    bundle = wanted.bundle or os.environ.get(STARTED_FROM)
+    if bundle is not None:
+        shutil.copy(bundle, place)
         return
-    with Reporter(wanted.quiet) as reporter, content(reporter.show, built=False) as made:
-        write(place.absolute(), made.start, made.content, 12, reporter.show)
+    with Reporter(wanted.quiet) as reporter, content(reporter.show, built=False) as parts:
+        write(place.absolute(), parts.start, parts.content, 12, reporter.show)
 
 
 def _in_empty_home(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -182,7 +182,7 @@ def _about(wanted: Wanted, new: Path, home: Path) -> dict[str, Any]:
     directories = sorted((new / RESULTS).iterdir())
     record = read_campaigns(directories).records[0]
     return {
-        "title": wanted.title or f"Results of {', '.join(one.name for one in directories)}",
+        "title": wanted.title or f"Results of {', '.join(path.name for path in directories)}",
         "version": version(),
         "kernel": record.identity.get("kernel", ""),
         "packages": len(record.packages),
@@ -227,14 +227,14 @@ def wrong_files(artifact: Path) -> Iterator[str]:
         digest, _, name = line.partition("  ")
         sums[name] = digest
     # Files that were added count, too: they could stand for results that nobody has measured.
-    there = {str(file.relative_to(artifact)): file for file in _files(artifact)}
-    del there[SUMS]
-    yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))
-    yield from (f"{name} is not of it" for name in sorted(there.keys() - sums.keys()))
+    present = {str(file.relative_to(artifact)): file for file in _files(artifact)}
+    del present[SUMS]
+    yield from (f"{name} is missing" for name in sorted(sums.keys() - present.keys()))
+    yield from (f"{name} is not of it" for name in sorted(present.keys() - sums.keys()))
     yield from (
         f"{name} has changed"
-        for name in sorted(sums.keys() & there.keys())
-        if sha256_of(there[name]) != sums[name]
+        for name in sorted(sums.keys() & present.keys())
+        if sha256_of(present[name]) != sums[name]
     )
 
 
@@ -317,10 +317,10 @@ def _are_same(
 
     Of a plain artifact only the packets have to be.
     """
-    asked = [_asked(choice, Store(place / RESULTS / choice.figure.results)) for choice in chosen]
-    new = _repeated(asked, options, quiet) if asked else []
+    wanted = [_asked(choice, Store(place / RESULTS / choice.figure.results)) for choice in chosen]
+    new = _repeated(wanted, options, quiet) if wanted else []
     good = True
-    for choice, (_, records) in zip(chosen, asked, strict=True):
+    for choice, (_, records) in zip(chosen, wanted, strict=True):
         texts = []
         for before in records:
             if text := differences(before, _again(before, new), packets_only=plain):
@@ -348,7 +348,7 @@ def _asked(choice: Chosen, store: Store) -> tuple[list[str], list[Record]]:
 
 
 def _repeated(
-    asked: Sequence[tuple[list[str], list[Record]]], options: Options, quiet: bool
+    wanted: Sequence[tuple[list[str], list[Record]]], options: Options, quiet: bool
 ) -> list[Record]:
     """Repeat runs and return their new records. Raises SetupError."""
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
@@ -356,7 +356,7 @@ def _repeated(
         options = replace(options, results=results)
         campaigns: list[Campaign] = []
         try:
-            for (scenario, *settings), records in asked:
+            for (scenario, *settings), records in wanted:
                 seeds = ",".join(str(record.seed) for record in records) + ","
                 plan = plan_of(ours(scenario), settings, seeds, options)
                 campaigns += plan.campaigns

@@ -48,7 +48,7 @@ def _set(template: str, **values: Any) -> str:
     # Late, as it imports typst: --help and bad input do without.
     from openbach_run.report.document import templates
 
-    made = templates(REPOSITORY / "reports/templates")
+    environment = templates(REPOSITORY / "reports/templates")
     filters: dict[str, Callable[[Any], Any]] = {
         "cell": _cell,
         "claim_cells": _claim_cells,
@@ -58,8 +58,8 @@ def _set(template: str, **values: Any) -> str:
         "value": _value,
         "wrapped": _wrapped,
     }
-    made.filters |= filters
-    return made.get_template(template).render(**values).rstrip() + "\n"
+    environment.filters |= filters
+    return environment.get_template(template).render(**values).rstrip() + "\n"
 
 
 def _claim_cells(claim: Claimed) -> list[str]:
@@ -75,14 +75,14 @@ def _claim_cells(claim: Claimed) -> list[str]:
     ]
 
 
-def _value(one: Figure) -> str:
+def _value(figure: Figure) -> str:
     """Return a figure's value as a table has it."""
-    failed = f"{one.failed} of {len(one.seeds)} runs fail" if one.failed else ""
-    if one.median is None:
-        whole = f"a table of {one.parts} values" if one.parts else "no measure: the packets"
+    failed = f"{figure.failed} of {len(figure.seeds)} runs fail" if figure.failed else ""
+    if figure.median is None:
+        whole = f"a table of {figure.parts} values" if figure.parts else "no measure: the packets"
         return failed or whole
-    found = Estimate(one.median, one.low, one.high, len(one.seeds))
-    value = f"{one.title} {shown(found)} {one.unit}".strip()
+    interval = Estimate(figure.median, figure.low, figure.high, len(figure.seeds))
+    value = f"{figure.title} {shown(interval)} {figure.unit}".strip()
     return ", ".join(filter(None, [value, failed]))
 
 

@@ -66,7 +66,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
         start = build_start(Path(name) / "start")
         code = _compiled_code(Path(name) / "src", engine.image.root)
         image = engine.image.root.parent
-        found = {
+        parts = {
             # Links, as the bundle's Python, its libraries and the guest tree are the same files.
             "guest": Member(link=f"{CACHE}/{image.name}/root"),
             f"lib/{GUEST_PYTHON}": Member(link=f"../guest/usr/lib/{GUEST_PYTHON}"),
@@ -85,21 +85,21 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
             "licenses/openbach-run": Member(REPOSITORY / "LICENSE"),
         }
         for entry in engine.entries:
-            found |= _tree(entry, f"{CACHE}/{entry.name}")
-            found[f"{CACHE}/{entry.name}.manifest"] = _manifest(entry)
+            parts |= _tree(entry, f"{CACHE}/{entry.name}")
+            parts[f"{CACHE}/{entry.name}.manifest"] = _manifest(entry)
         sources: dict[str, str] = {}
 
         def files_of(wanted: Sequence[str]) -> dict[str, dict[str, str]]:
             files = source_files(cache_directory(), progress, wanted)
-            for one in files.values():
-                sources.update(one)
+            for hashes in files.values():
+                sources.update(hashes)
             return files
 
         # It calls files_of, which also fills `sources`.
         described = sbom(engine.entries, json.loads((packages / LISTED).read_text()), files_of)
-        found["sbom.spdx.json"] = Member(content=(json.dumps(described, indent=1) + "\n").encode())
+        parts["sbom.spdx.json"] = Member(content=(json.dumps(described, indent=1) + "\n").encode())
         kernel = next(entry for entry in engine.entries if (entry / KERNEL_FILE).exists())
-        yield Bundle(start, found, sources, kernel)
+        yield Bundle(start, parts, sources, kernel)
 
 
 def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
@@ -149,11 +149,11 @@ def _compiled_code(place: Path, root: Path) -> Path:
 
 def _repository() -> Content:
     """Return the parts of the checkout, without the command's code, which is compiled."""
-    found: dict[str, Member] = {}
+    parts: dict[str, Member] = {}
     for part in CONTENT:
         if part != "src":
-            found |= _tree(REPOSITORY / part, f"repository/{part}", without="__pycache__")
-    return found
+            parts |= _tree(REPOSITORY / part, f"repository/{part}", without="__pycache__")
+    return parts
 
 
 def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
@@ -163,11 +163,11 @@ def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
     """
     if path.is_symlink() or not path.is_dir():
         return {name: Member.of(path)}
-    found: dict[str, Member] = {f"{name}/": Member()}
+    parts: dict[str, Member] = {f"{name}/": Member()}
     for entry in sorted(path.iterdir()):
         if entry.name != without:
-            found |= _tree(entry, f"{name}/{entry.name}", without)
-    return found
+            parts |= _tree(entry, f"{name}/{entry.name}", without)
+    return parts
 
 
 def _manifest(entry: Path) -> Member:

@@ -75,20 +75,20 @@ def write(output: Path, start: Path, content: Content, level: int, progress: Pro
     # In the output's directory, so that it can be renamed to the output when it is whole.
     with tempfile.NamedTemporaryFile(
         dir=output.parent, prefix=f".{output.name}-", delete=False
-    ) as made:
+    ) as file:
         try:
-            made.write(start.read_bytes())
-            begin = made.tell()
-            made.flush()
-            identity = _compress(content, made, level, progress)
-            made.seek(0, os.SEEK_END)
-            made.write(END.format(identity=identity, size=made.tell() - begin).encode())
-            made.flush()
+            file.write(start.read_bytes())
+            begin = file.tell()
+            file.flush()
+            identity = _compress(content, file, level, progress)
+            file.seek(0, os.SEEK_END)
+            file.write(END.format(identity=identity, size=file.tell() - begin).encode())
+            file.flush()
             # Temporary files are for their owner only; a bundle is a program.
-            os.fchmod(made.fileno(), 0o755)
-            os.replace(made.name, output)
+            os.fchmod(file.fileno(), 0o755)
+            os.replace(file.name, output)
         except BaseException:
-            os.unlink(made.name)
+            os.unlink(file.name)
             raise
     return identity
 

@@ -75,26 +75,26 @@ def _install(place: Path, root: Path, progress: Progress) -> None:
         PYTHONPATH=str(Path(pip.origin).parents[1]),
     )
     for pattern in UNUSED:
-        for found in list(installed.glob(pattern)):
-            shutil.rmtree(found)
+        for path in list(installed.glob(pattern)):
+            shutil.rmtree(path)
     progress("compiling the Python packages of the bundle", 0.7)
     # pip would compile with the date of the source in the result; this way the bytes are always the
     # same.
     compile_python(root, installed, "/")
-    listed = [_described(one) for one in json.loads(report.read_text())["install"]]
+    listed = [_described(package) for package in json.loads(report.read_text())["install"]]
     (place / LISTED).write_text(
-        json.dumps(sorted(listed, key=lambda one: one["name"]), indent=1) + "\n"
+        json.dumps(sorted(listed, key=lambda package: package["name"]), indent=1) + "\n"
     )
     report.unlink()
 
 
 def _described(installed: dict[str, Any]) -> dict[str, str]:
     """Return name, version, file, hash and licence of one package of pip's report."""
-    told = installed["metadata"]
+    metadata = installed["metadata"]
     return {
-        "name": told["name"],
-        "version": told["version"],
+        "name": metadata["name"],
+        "version": metadata["version"],
         "file": installed["download_info"]["url"].rpartition("/")[2],
         "sha256": installed["download_info"]["archive_info"]["hashes"]["sha256"],
-        "license": told.get("license_expression", ""),
+        "license": metadata.get("license_expression", ""),
     }

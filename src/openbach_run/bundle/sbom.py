@@ -104,12 +104,12 @@ def sbom(
         *(_kernel(entry) for entry in entries if (entry / KERNEL_FILE).exists()),
         *_of_registries({entry.name.rpartition("-")[0] for entry in entries}),
         *_linked(),
-        *(_python(one) for one in python),
+        *(_python(package) for package in python),
     ]
     # Licences ask for the sources of what is passed on; several packages are built from one.
     built_from = sorted({part.source for part in parts if part.source})
     files = sources(built_from)
-    origins = {one: _source(one, files[one]) for one in built_from}
+    origins = {source: _source(source, files[source]) for source in built_from}
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", whole.identity)]
     related += [(whole.identity, "CONTAINS", part.identity) for part in parts]
     related += [
@@ -128,8 +128,8 @@ def sbom(
         "creationInfo": {"created": ALWAYS, "creators": [f"Tool: {NAME}-{release}"]},
         "packages": [part.described() for part in (whole, *parts, *origins.values())],
         "relationships": [
-            {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
-            for one, kind, other in related
+            {"spdxElementId": first, "relationshipType": kind, "relatedSpdxElement": other}
+            for first, kind, other in related
         ],
     }
 
@@ -138,20 +138,20 @@ def _debian(image: Path) -> Iterable[Part]:
     """Yield the Debian packages of a guest tree."""
     for identity, origin in json.loads((image / IMAGE_FILE).read_text())["origins"].items():
         name, version, architecture = identity.split("_")
-        there = (image / COPYRIGHT / name).exists()
-        told = (
+        has_file = (image / COPYRIGHT / name).exists()
+        comment = (
             f"licences: licenses/debian/{name}"
-            if there
+            if has_file
             else "licences: with the package it depends on"
         )
         url = _debian_url(name, version, architecture)
-        yield Part(name, version, url, origin["sha256"], comment=told, source=origin["source"])
+        yield Part(name, version, url, origin["sha256"], comment=comment, source=origin["source"])
 
 
 def _kernel(entry: Path) -> Part:
     """Return the kernel's source package."""
-    made = json.loads((entry / KERNEL_FILE).read_text())
-    name, version, _ = made["identity"].split(" ")
+    described = json.loads((entry / KERNEL_FILE).read_text())
+    name, version, _ = described["identity"].split(" ")
     comment = (
         "the source package itself; configuration, patches and files of ours are in"
         " repository/kernel"
@@ -160,7 +160,7 @@ def _kernel(entry: Path) -> Part:
         name,
         version,
         _debian_url(name, version, "all"),
-        made.get("source_sha256", ""),
+        described.get("source_sha256", ""),
         "GPL-2.0-only",
         comment,
     )
@@ -192,8 +192,8 @@ REQUIRED = re.compile(r"(?m)^\s+(?P<name>\S+) v(?P<version>\S+)")
 
 def _modules_of(program: str, source: Path) -> Iterable[Part]:
     """Yield the Go modules that are linked into a program of this checkout."""
-    for found in REQUIRED.finditer((source / "go.mod").read_text()):
-        name, version = found["name"], found["version"]
+    for module in REQUIRED.finditer((source / "go.mod").read_text()):
+        name, version = module["name"], module["version"]
         comment = f"linked into {program}; its hash is in the program's go.sum"
         yield Part(name, version, f"pkg:golang/{name}@v{version}", comment=comment)
 
@@ -251,14 +251,14 @@ def _debian_url(name: str, version: str, architecture: str) -> str:
     return f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?arch={architecture}"
 
 
-def _python(one: Mapping[str, str]) -> Part:
+def _python(package: Mapping[str, str]) -> Part:
     """Return a Python package."""
-    url = f"pkg:pypi/{re.sub('[-_.]+', '-', one['name']).lower()}@{one['version']}"
+    url = f"pkg:pypi/{re.sub('[-_.]+', '-', package['name']).lower()}@{package['version']}"
     return Part(
-        one["name"],
-        one["version"],
+        package["name"],
+        package["version"],
         url,
-        one["sha256"],
-        one["license"],
-        comment=f"file: {one['file']}",
+        package["sha256"],
+        package["license"],
+        comment=f"file: {package['file']}",
     )

@@ -39,15 +39,15 @@ def source_files(
         progress("fetching the lists of Debian's source packages", 0)
         apt = Apt(place / "apt", tuple(json.loads(GUEST.read_text())["suites"]), {}, SOURCE)
         apt.prepare()
-        there = apt.source_files(sorted({one.partition(" ")[0] for one in wanted}))
+        known = apt.source_files(sorted({name.partition(" ")[0] for name in wanted}))
         shutil.rmtree(apt.directory)  # lists of 40 MB
         (place / FILE).write_text(
-            json.dumps({one: there.get(one, {}) for one in wanted}, indent=1) + "\n"
+            json.dumps({name: known.get(name, {}) for name in wanted}, indent=1) + "\n"
         )
 
     place = made_once(cache / f"source-files-{content_hash([], cache, *wanted)}", make)
-    found: dict[str, dict[str, str]] = json.loads((place / FILE).read_text())
-    return found
+    files: dict[str, dict[str, str]] = json.loads((place / FILE).read_text())
+    return files
 
 
 def copy_sources(
@@ -60,25 +60,25 @@ def copy_sources(
     SetupError.
     """
     base, missing = mirror().rstrip("/"), []
-    made = json.loads((kernel / KERNEL_FILE).read_text())
-    wanted = sorted({**files, made["source"]: made["source_sha256"]}.items())
+    described = json.loads((kernel / KERNEL_FILE).read_text())
+    wanted = sorted({**files, described["source"]: described["source_sha256"]}.items())
     for number, (path, sha256) in enumerate(wanted):
         progress(f"copying {path}", number / len(wanted))
-        there = directory / path
-        if there.exists() and sha256_of(there) == sha256:
+        target = directory / path
+        if target.exists() and sha256_of(target) == sha256:
             continue
-        there.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         # Under another name until its hash is checked.
-        part = there.with_name(f"{there.name}.part")
+        part = target.with_name(f"{target.name}.part")
         try:
             with urlopen(f"{base}/{path}", timeout=LIMIT_S) as answer, part.open("wb") as file:
                 shutil.copyfileobj(answer, file)
         except (OSError, HTTPException) as error:
             missing.append(f"{sha256}  {path} ({error})")
         else:
-            if (found := sha256_of(part)) == sha256:
-                part.rename(there)
+            if (digest := sha256_of(part)) == sha256:
+                part.rename(target)
             else:
-                missing.append(f"{sha256}  {path} (the mirror's has {found})")
+                missing.append(f"{sha256}  {path} (the mirror's has {digest})")
         part.unlink(missing_ok=True)
     return missing
