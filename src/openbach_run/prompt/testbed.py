@@ -50,7 +50,7 @@ class Testbed:
     def hosts(self) -> dict[str, str]:
         """Return what each host is called → its name: the names themselves, and the entities."""
         hosts = self.inventory.hosts
-        return {**{one.name: one.name for one in hosts}, **{one.entity: one.name for one in hosts}}
+        return {host.name: host.name for host in hosts} | {host.entity: host.name for host in hosts}
 
     @property
     def chosen(self) -> dict[str, str]:
