@@ -52,7 +52,7 @@ class Verdict:
     def in_words(self) -> str:
         """Return it for a person."""
         if self.broken:
-            return "; ".join(f"seed {one.seed}: {one.wrong}" for one in self.broken)
+            return "; ".join(f"seed {run.seed}: {run.wrong}" for run in self.broken)
         if self.change is None:
             return "no seed ended well in both"
         change = f"{self.change.median - 1:+.1%}"
@@ -74,21 +74,21 @@ def tolerance_of(text: str) -> float:
 
 def compared(now: Sequence[Seen], before: Sequence[Seen], tolerance: float) -> Verdict:
     """Return how the times of the same seeds have changed."""
-    good = {one.seed: one for one in before if not one.wrong}
-    broken = tuple(one for one in now if one.wrong and one.seed in good)
+    good = {run.seed: run for run in before if not run.wrong}
+    broken = tuple(run for run in now if run.wrong and run.seed in good)
     return Verdict(ratio(_times(now), _times(before)), broken, tolerance)
 
 
 def _times(seen: Sequence[Seen]) -> dict[int, float]:
-    return {one.seed: one.time_s for one in seen if one.time_s is not None and not one.wrong}
+    return {run.seed: run.time_s for run in seen if run.time_s is not None and not run.wrong}
 
 
-def check_comparable(asked: Mapping[str, Any], before: Mapping[str, Any], place: str) -> None:
+def check_comparable(wanted: Mapping[str, Any], before: Mapping[str, Any], place: str) -> None:
     """Raise InputError for a baseline that was measured on another path, or with other seeds."""
     for name in ("scenario", "values", "payload_bytes", "seeds"):
-        if asked[name] != before.get(name):
+        if wanted[name] != before.get(name):
             raise InputError(
-                f"--against {place}: its {name} is {before.get(name)}, here it is {asked[name]}:"
+                f"--against {place}: its {name} is {before.get(name)}, here it is {wanted[name]}:"
                 " the two cannot be compared"
             )
 
@@ -99,12 +99,12 @@ def summary(title: str, seen: Sequence[Seen], verdict: Verdict | None, note: str
     if verdict is not None:
         lines += [f"**{verdict.word}**: {verdict.in_words()}", ""]
     lines += ["| seed | time (s) | bytes | goodput (Mbit/s) | |", "|--:|--:|--:|--:|---|"]
-    for one in seen:
-        rate = "" if one.goodput_bps is None else f"{one.goodput_bps / 1e6:.3f}"
-        time = "" if one.time_s is None else f"{one.time_s:.3f}"
-        size = "" if one.bytes is None else str(one.bytes)
-        said = one.wrong.replace("|", "\\|").replace("\n", " ") or "well"
-        lines.append(f"| {one.seed} | {time} | {size} | {rate} | {said} |")
+    for run in seen:
+        rate = "" if run.goodput_bps is None else f"{run.goodput_bps / 1e6:.3f}"
+        time = "" if run.time_s is None else f"{run.time_s:.3f}"
+        size = "" if run.bytes is None else str(run.bytes)
+        end = run.wrong.replace("|", "\\|").replace("\n", " ") or "well"
+        lines.append(f"| {run.seed} | {time} | {size} | {rate} | {end} |")
     measured = estimate(list(_times(seen).values()))
     if measured is not None:
         seeds = "1 seed" if measured.seeds == 1 else f"{measured.seeds} seeds"
@@ -112,26 +112,26 @@ def summary(title: str, seen: Sequence[Seen], verdict: Verdict | None, note: str
     return "\n".join([*lines, *(["", note] if note else []), ""])
 
 
-def _interval(one: Estimate) -> str:
-    if one.low is None or one.high is None:
-        return f"{one.median:.3f}"
-    return f"{one.median:.3f} ({one.low:.3f} to {one.high:.3f})"
+def _interval(value: Estimate) -> str:
+    if value.low is None or value.high is None:
+        return f"{value.median:.3f}"
+    return f"{value.median:.3f} ({value.low:.3f} to {value.high:.3f})"
 
 
 def junit(name: str, seen: Sequence[Seen], verdict: Verdict | None) -> str:
     """Return it as JUnit's XML: a test for each seed, and one for the comparison."""
-    failures = sum(bool(one.wrong) for one in seen) + int(verdict is not None and verdict.is_worse)
+    failures = sum(bool(run.wrong) for run in seen) + int(verdict is not None and verdict.is_worse)
     count = len(seen) + int(verdict is not None)
     suite = ElementTree.Element(
         "testsuite", name=name, tests=str(count), failures=str(failures), errors="0"
     )
-    for one in seen:
-        time_s = "0" if one.time_s is None else f"{one.time_s:.6f}"
+    for run in seen:
+        time_s = "0" if run.time_s is None else f"{run.time_s:.6f}"
         case = ElementTree.SubElement(
-            suite, "testcase", classname=name, name=f"seed {one.seed}", time=time_s
+            suite, "testcase", classname=name, name=f"seed {run.seed}", time=time_s
         )
-        if one.wrong:
-            _failure(case, one.wrong)
+        if run.wrong:
+            _failure(case, run.wrong)
     if verdict is not None:
         case = ElementTree.SubElement(
             suite, "testcase", classname=name, name="against the baseline", time="0"
@@ -144,5 +144,5 @@ def junit(name: str, seen: Sequence[Seen], verdict: Verdict | None) -> str:
 
 def _failure(case: ElementTree.Element, text: str) -> None:
     # XML 1.0 has no control characters, which a program may have printed.
-    plain = "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
+    plain = "".join(char if char.isprintable() or char in "\n\t" else "?" for char in text)
     ElementTree.SubElement(case, "failure", message=plain.splitlines()[0][:500]).text = plain

@@ -171,9 +171,9 @@ def places(program: bytes) -> Iterator[tuple[int, int]]:
     """Yield the place and the length of each instruction in a program that reads the clock."""
     for kind, flags, offset, content in located_segments(program):
         if kind == LOAD and flags & EXECUTABLE:
-            for found in CLOCK.finditer(content):
-                if is_instruction(content, found.start()):
-                    yield offset + found.start(), len(found[0])
+            for match in CLOCK.finditer(content):
+                if is_instruction(content, match.start()):
+                    yield offset + match.start(), len(match[0])
 
 
 def set_traps(folder: Path) -> list[str]:
@@ -186,10 +186,10 @@ def set_traps(folder: Path) -> list[str]:
             if opened.read(4) != MAGIC:
                 continue
         content = bytearray(file.read_bytes())
-        found = list(places(bytes(content)))
-        for place, size in found:
+        clocks = list(places(bytes(content)))
+        for place, size in clocks:
             content[place : place + size] = TRAP + NOP * (size - len(TRAP))
-        if found:
+        if clocks:
             dates = file.stat()
             file.write_bytes(content)
             os.utime(file, ns=(dates.st_atime_ns, dates.st_mtime_ns))

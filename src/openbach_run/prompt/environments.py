@@ -78,26 +78,26 @@ def base_of(place: Path) -> Base:
     python = place / "bin/python"
     if not python.exists():
         raise InputError(f"{place}: its Python, {python}, is not on this machine")
-    asked = [str(python.absolute()), "-I", "-S", "-c", ASK]
-    done = subprocess.run(asked, check=False, capture_output=True, text=True)
+    words = [str(python.absolute()), "-I", "-S", "-c", ASK]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
     try:
-        told = json.loads(done.stdout)
-        program = Path(told["executable"]).resolve()
-        folders = [Path(one) for one in told["path"] if Path(one).is_dir()]
-        library = next(one for one in folders if (one / "os.py").is_file())
+        answer = json.loads(done.stdout)
+        program = Path(answer["executable"]).resolve()
+        folders = [Path(path) for path in answer["path"] if Path(path).is_dir()]
+        library = next(folder for folder in folders if (folder / "os.py").is_file())
     except (ValueError, KeyError, StopIteration):
         last = done.stderr.strip().splitlines()[-1:] or ["it prints nothing"]
         raise InputError(f"{place}: its Python does not run: {last[0]}") from None
-    if told["kind"] != "cpython":
-        raise InputError(f"{place}: is of {told['kind']}; the Python of python.org can be copied")
+    if answer["kind"] != "cpython":
+        raise InputError(f"{place}: is of {answer['kind']}; the Python of python.org can be copied")
     check_machine(program)
     loader = loader_of(program.read_bytes())
     if loader is None or not Path(loader).exists():
         raise InputError(f"{program}: its loader is not on this machine")
-    compiled = next((one for one in folders if one.name == "lib-dynload"), None)
+    compiled = next((folder for folder in folders if folder.name == "lib-dynload"), None)
     if compiled is not None and compiled.is_relative_to(library):
         compiled = None
-    return Base(told["version"], program, Path(loader), library, compiled)
+    return Base(answer["version"], program, Path(loader), library, compiled)
 
 
 def copy_environment(place: Path, to: Path) -> None:
@@ -151,11 +151,11 @@ def _needed(place: Path, base: Base) -> dict[str, Path]:
     """
     inside = {file.name for file in place.rglob("*.so*")}
     real = place.resolve()
-    found: dict[str, Path] = {}
+    libraries: dict[str, Path] = {}
     folders = [place, base.library, *([base.compiled] if base.compiled else [])]
     modules = [base.program]
     for folder in folders:
-        modules += [one for one in _modules(folder) if not _is_unused(one.relative_to(folder))]
+        modules += [file for file in _modules(folder) if not _is_unused(file.relative_to(folder))]
     for module in modules:
         check_machine(module)
         named, missing = listed_libraries(module, str(base.loader))
@@ -165,8 +165,8 @@ def _needed(place: Path, base: Base) -> dict[str, Path]:
                 raise InputError(f"{module}: its library {name} is not on this machine")
         for name, file in named.items():
             if not file.resolve().is_relative_to(real):
-                found.setdefault(name, file)
-    return found
+                libraries.setdefault(name, file)
+    return libraries
 
 
 def _is_unused(path: Path) -> bool:
@@ -193,9 +193,9 @@ def _write_programs(place: Path, to: Path) -> None:
             copy.write_text(start)
             copy.chmod(0o755)
         elif file.is_file() and not file.is_symlink():
-            found = SHEBANG.match(content := file.read_bytes())
-            if found and Path(found[1].decode(errors="replace")).parent == place.absolute() / "bin":
-                line = f"#!{at}/bin/python".encode() + found[2] + b"\n"
-                copy.write_bytes(line + content[found.end() :])
+            match = SHEBANG.match(content := file.read_bytes())
+            if match and Path(match[1].decode(errors="replace")).parent == place.absolute() / "bin":
+                line = f"#!{at}/bin/python".encode() + match[2] + b"\n"
+                copy.write_bytes(line + content[match.end() :])
             elif content[:4] == MAGIC:
                 copy_program(file, copy, f"{at}/bin")

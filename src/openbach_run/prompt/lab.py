@@ -204,7 +204,7 @@ class _Guest:
         self._engine, self._spec, self._files = engine, spec, files
         self._stack = ExitStack()
         self._orders = 0
-        self._asked = -1
+        self._wanted = -1
         """The number of the order that the guest waits for."""
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
@@ -214,7 +214,7 @@ class _Guest:
         self._run_dir = self._stack.enter_context(run_directory(self._files))
         (self._run_dir / ORDERS).mkdir()
         self._offer(0)
-        self._reader = OutputReader(self._run_dir, self._told)
+        self._reader = OutputReader(self._run_dir, self._note)
         self._engine.limit_bytes, self._engine.limit_files = limits(self._run_dir)
         # Somebody thinks while the guest stands still.
         self._engine.silence_limit_s = math.inf
@@ -241,17 +241,17 @@ class _Guest:
         except BaseException as error:
             self._error = error
 
-    def _told(self, one: Mapping[str, Any]) -> None:
-        self.time_s = one.get("t_s", self.time_s)
-        if "begun" in one:
-            self.printed.setdefault(one["begun"], _Printed()).begun_s = one["t_s"]
-        elif "of" in one:
-            self.printed[one["of"]].texts[one["stream"]] += one["text"]
-        elif "ended" in one:
-            self.printed[one["ended"]].ended_s = one["t_s"]
-            self.printed[one["ended"]].code = one["code"]
-        elif "asks" in one:
-            self._asked = one["asks"]
+    def _note(self, event: Mapping[str, Any]) -> None:
+        self.time_s = event.get("t_s", self.time_s)
+        if "begun" in event:
+            self.printed.setdefault(event["begun"], _Printed()).begun_s = event["t_s"]
+        elif "of" in event:
+            self.printed[event["of"]].texts[event["stream"]] += event["text"]
+        elif "ended" in event:
+            self.printed[event["ended"]].ended_s = event["t_s"]
+            self.printed[event["ended"]].code = event["code"]
+        elif "asks" in event:
+            self._wanted = event["asks"]
 
     def order(self, entry: Mapping[str, Any]) -> int:
         """Give the guest its next command, and let it run until it asks for one more.
@@ -275,7 +275,7 @@ class _Guest:
 
     def until_asked(self) -> None:
         """Return when the guest waits for the next command, and stands still. Raises LabClosed."""
-        while self._asked < self._orders:
+        while self._wanted < self._orders:
             self._thread.join(LOOK_S)
             self._reader.read()
             if not self._thread.is_alive():
@@ -285,10 +285,10 @@ class _Guest:
 
     def result(self, number: int, entry: Command) -> Ran:
         """Return a command that has ended."""
-        one = self.printed[number]
-        assert one.code is not None
-        texts = (_text(one.texts[1]), _text(one.texts[2]))
-        return Ran(entry.host, entry.text, one.code, *texts, one.begun_s, one.ended_s)
+        printed = self.printed[number]
+        assert printed.code is not None
+        texts = (_text(printed.texts[1]), _text(printed.texts[2]))
+        return Ran(entry.host, entry.text, printed.code, *texts, printed.begun_s, printed.ended_s)
 
     def _check_alive(self) -> None:
         if self._error is not None:

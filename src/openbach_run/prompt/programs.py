@@ -80,24 +80,24 @@ def listed_libraries(place: Path, loader: str) -> tuple[dict[str, Path], list[st
         # As ldd does: --list ends at the first library that is missing.
         command, environment = [loader, str(place.absolute())], {**environment, TRACE: "1"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    found, missing = {}, []
+    files, missing = {}, []
     for line in done.stdout.splitlines():
         name, arrow, rest = line.strip().partition(" => ")
         if arrow and rest.startswith("not found"):
             missing.append(name)
         elif arrow:
-            found[name] = Path(rest.rpartition(" (")[0])
+            files[name] = Path(rest.rpartition(" (")[0])
     if done.returncode and not missing:
         raise InputError(f"{place}: {done.stderr.strip() or 'its loader fails'}")
-    return found, missing
+    return files, missing
 
 
 def libraries(place: Path, loader: str) -> dict[str, Path]:
     """Return the shared libraries that a program needs. Raises InputError for a missing one."""
-    found, missing = listed_libraries(place, loader)
+    files, missing = listed_libraries(place, loader)
     if missing:
         raise InputError(f"{place}: its library {missing[0]} is not on this machine")
-    return found
+    return files
 
 
 def copy_program(place: Path, to: Path, where: str = SHARED) -> bool:

@@ -67,7 +67,7 @@ class Given:
 def given_files(texts: Sequence[str]) -> list[Given]:
     """Return the files of several options --file. Raises InputError."""
     files = [Given.of_text(text) for text in texts]
-    names = [one.name for one in files]
+    names = [file.name for file in files]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"--file: two files would be called {name}: give one as PATH:NAME")
@@ -100,8 +100,8 @@ def run_directory(files: Sequence[Given]) -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="openbach-run-"))
     with removed_at_the_end(place):
         (place / FILES).mkdir()
-        for one in files:
-            _copy(one.place, place / FILES / one.name)
+        for file in files:
+            _copy(file.place, place / FILES / file.name)
         yield place
 
 
@@ -139,8 +139,8 @@ def _copy(place: Path, to: Path) -> None:
         shutil.copyfile(place, to)
         to.chmod(stat.S_IMODE(place.stat().st_mode) & 0o777 | 0o600)
     # A date of this machine would be another one in each run.
-    for one in to.parent.rglob("*"):
-        os.utime(one, ns=(GUEST_START_NS, GUEST_START_NS), follow_symlinks=False)
+    for path in to.parent.rglob("*"):
+        os.utime(path, ns=(GUEST_START_NS, GUEST_START_NS), follow_symlinks=False)
 
 
 def run(
@@ -148,16 +148,16 @@ def run(
     spec: Mapping[str, Any],
     entries: Sequence[Entry],
     run_dir: Path,
-    told: Told,
+    tell: Told,
     cpu: int | None = None,
 ) -> Session:
-    """Run commands in a directory of `run_directory`; `told` is called with what they print.
+    """Run commands in a directory of `run_directory`; `tell` is called with what they print.
 
     See guest/typed.py. Raises OSError, SetupError; KeyboardInterrupt ends the guest.
     """
     engine.limit_bytes, engine.limit_files = limits(run_dir)
-    whole = with_commands(spec, [one.as_entry() for one in entries])
-    reader = OutputReader(run_dir, told)
+    whole = with_commands(spec, [entry.as_entry() for entry in entries])
+    reader = OutputReader(run_dir, tell)
     over = threading.Event()
 
     def read() -> None:
@@ -183,11 +183,11 @@ def run(
 class OutputReader:
     """Reads what commands have printed since the last time."""
 
-    def __init__(self, run_dir: Path, told: Told) -> None:
+    def __init__(self, run_dir: Path, tell: Told) -> None:
         self.ended: dict[int, Ended] = {}
         self.lasting: set[int] = set()
         self._begun_s: dict[int, float] = {}
-        self._run_dir, self._told = run_dir, told
+        self._run_dir, self._tell = run_dir, tell
         self._offset = self._lines = 0
 
     def read(self) -> None:
@@ -202,19 +202,19 @@ class OutputReader:
         documents = run_files.checked(added, place, self._lines + 1, wrong)
         self._offset += added.rfind(b"\n") + 1
         self._lines += len(documents)
-        for one in documents:
-            self._note(one)
-            self._told(one)
+        for document in documents:
+            self._note(document)
+            self._tell(document)
 
-    def _note(self, one: Mapping[str, Any]) -> None:
-        if "begun" in one:
-            self._begun_s[one["begun"]] = one["t_s"]
-        elif "ended" in one:
-            number = one["ended"]
-            begun_s = self._begun_s.get(number, one["t_s"])
-            self.ended[number] = Ended(number, one["code"], begun_s, one["t_s"])
-        elif "lasting" in one:
-            self.lasting.update(one["lasting"])
+    def _note(self, event: Mapping[str, Any]) -> None:
+        if "begun" in event:
+            self._begun_s[event["begun"]] = event["t_s"]
+        elif "ended" in event:
+            number = event["ended"]
+            begun_s = self._begun_s.get(number, event["t_s"])
+            self.ended[number] = Ended(number, event["code"], begun_s, event["t_s"])
+        elif "lasting" in event:
+            self.lasting.update(event["lasting"])
 
 
 SHAPES: Sequence[Mapping[str, Any]] = (
@@ -230,11 +230,11 @@ def wrong(document: Any) -> str | None:
     """Return what is wrong with a line of the output; None if nothing is."""
     for shape in SHAPES:
         if isinstance(document, dict) and document.keys() == shape.keys():
-            found = run_files.fields(document, shape)
-            if found is None and not document.get("text", "").isascii():
-                latin = all(ord(one) < 256 for one in document["text"])
-                found = None if latin else '"text" has a character that is no byte'
-            return found
+            fault = run_files.fields(document, shape)
+            if fault is None and not document.get("text", "").isascii():
+                latin = all(ord(char) < 256 for char in document["text"])
+                fault = None if latin else '"text" has a character that is no byte'
+            return fault
     return f"{run_files.short(document)} is no line of a command's output"
 
 

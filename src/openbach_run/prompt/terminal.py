@@ -134,17 +134,17 @@ def known(run_dir: Path, hosts: Sequence[str], title: str) -> Iterator[None]:
 
 def others() -> dict[int, Mapping[str, Any]]:
     """Return the testbeds with terminals that are up, by the process of their command."""
-    found: dict[int, Mapping[str, Any]] = {}
+    testbeds: dict[int, Mapping[str, Any]] = {}
     for file in sorted((cache_directory() / SHELLS).glob("[0-9]*")):
         pid = int(file.name)
         with suppress(OSError, ValueError):
             about = json.loads(file.read_text())
             # The directory goes with its command, however that ends.
             if Path(about["run_dir"], OUT, "ready").exists() and Path(f"/proc/{pid}").exists():
-                found[pid] = about
+                testbeds[pid] = about
             else:
                 file.unlink(missing_ok=True)
-    return found
+    return testbeds
 
 
 class Session:
@@ -288,13 +288,13 @@ def chosen(pid: str | None) -> Mapping[str, Any]:
 
     Raises InputError.
     """
-    found = others()
+    testbeds = others()
     if pid is not None:
-        if not pid.isdigit() or int(pid) not in found:
-            names = ", ".join(f"{key} ({one['title']})" for key, one in found.items())
+        if not pid.isdigit() or int(pid) not in testbeds:
+            names = ", ".join(f"{key} ({about['title']})" for key, about in testbeds.items())
             raise InputError(f"--join {pid}: there are {names or 'none'}")
-        return found[int(pid)]
-    if len(found) != 1:
-        names = ", ".join(f"--join={key} ({one['title']})" for key, one in found.items())
+        return testbeds[int(pid)]
+    if len(testbeds) != 1:
+        names = ", ".join(f"--join={key} ({about['title']})" for key, about in testbeds.items())
         raise InputError(f"--join: {names or 'no testbed of `openbach-run shell` is up'}")
-    return next(iter(found.values()))
+    return next(iter(testbeds.values()))

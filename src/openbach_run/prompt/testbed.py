@@ -69,7 +69,7 @@ class Testbed:
         assert isinstance(engine, VirtualEngine)
         engine.prepare(progress)
         runs = self.campaign.runs(self.inventory, engine.identity_of)
-        return engine, {one.seed: one.for_guest() for one in runs}
+        return engine, {run.seed: run.for_guest() for run in runs}
 
 
 def checked_testbed(
@@ -91,15 +91,15 @@ def checked_testbed(
         values = ",".join(campaign.values[name])
         raise InputError(f"{name}={values}: {for_what} has one path: give one value")
     firsts = {name: values[:1] for name, values in campaign.values.items()}
-    one = expanded(replace(campaign, values=firsts))
+    narrowed = expanded(replace(campaign, values=firsts))
     if campaign.sub_scenarios:
         raise InputError(
             f"{plan.path}: starts other scenarios; {for_what} takes one that has its path itself"
         )
     _check_given(campaign.scenario, given - {*GENERAL, IP}, plan, for_what)
-    made = Testbed(plan, one, options)
-    _ = made.inventory  # checked before anything is made
-    return made
+    testbed = Testbed(plan, narrowed, options)
+    _ = testbed.inventory  # checked before anything is made
+    return testbed
 
 
 def _check_given(scenario: Scenario, given: Collection[str], plan: Plan, for_what: str) -> None:
@@ -128,18 +128,18 @@ def measuring(functions: Sequence[Function], place: str) -> set[int]:
 
     Raises InputError if nothing tells that it is.
     """
-    ready = {one["id"] for one in functions if READY_JOB in _jobs(one)}
+    ready = {function["id"] for function in functions if READY_JOB in _jobs(function)}
     if not ready:
         raise InputError(
             f"{place}: no function starts the job {READY_JOB}, which ends when the path is up: it"
             " is not known when commands may start"
         )
-    found: set[int] = set()
+    ids: set[int] = set()
     while more := {
-        one["id"] for one in functions if one["id"] not in found and _waited(one) & (ready | found)
+        step["id"] for step in functions if step["id"] not in ids and _waited(step) & (ready | ids)
     }:
-        found |= more
-    return found
+        ids |= more
+    return ids
 
 
 def with_commands(
@@ -155,15 +155,15 @@ def with_commands(
     scenario = run["scenario"]
     functions: list[dict[str, Any]] = scenario["openbach_functions"]
     left_out = measuring(functions, scenario["name"])
-    ready = [one for one in functions if READY_JOB in _jobs(one)]
-    first = next((one for one in functions if one["id"] in left_out and STARTS in one), None)
+    ready = [step for step in functions if READY_JOB in _jobs(step)]
+    first = next((step for step in functions if step["id"] in left_out and STARTS in step), None)
     # Its waits for servers are kept: it starts at the very time of the scenario's own job.
-    place = first or {"id": max(one["id"] for one in functions) + 1, "wait": {}}
+    place = first or {"id": max(step["id"] for step in functions) + 1, "wait": {}}
     kept_waits = {}
     for kind in WAITS:
-        kept_waits[kind] = [one for one in place["wait"].get(kind, []) if one not in left_out]
+        kept_waits[kind] = [wait for wait in place["wait"].get(kind, []) if wait not in left_out]
     if first is None:
-        kept_waits["finished_ids"] = [one["id"] for one in ready]
+        kept_waits["finished_ids"] = [step["id"] for step in ready]
     entity = (first or ready[0])[STARTS]["entity_name"]
     typed = {
         "id": place["id"],
@@ -173,13 +173,13 @@ def with_commands(
         STARTS: {"entity_name": entity, JOB: {}},
     }
     changed: list[dict[str, Any]] = []
-    for one in functions:
-        if one["id"] == typed["id"]:
+    for function in functions:
+        if function["id"] == typed["id"]:
             changed.append(typed)
-        elif one["id"] not in left_out:
-            changed.append(one)
-        elif kind_of(one) in STOPS:
-            changed += _stops(one, typed["id"], left_out)
+        elif function["id"] not in left_out:
+            changed.append(function)
+        elif kind_of(function) in STOPS:
+            changed += _stops(function, typed["id"], left_out)
     if first is None:
         changed.append(typed)
     return {
@@ -194,7 +194,7 @@ def _stops(function: dict[str, Any], after: int, left_out: set[int]) -> list[dic
     kind = kind_of(function)
     targets = function[kind][STOPS[kind]]
     ids = targets if isinstance(targets, list) else [targets]
-    kept = [one for one in ids if one not in left_out]
+    kept = [target for target in ids if target not in left_out]
     if not kept:
         return []
     stops = {"stop_job_instances": {"openbach_function_ids": kept}}
@@ -208,4 +208,4 @@ def _jobs(function: Function) -> list[str]:
 
 def _waited(function: Function) -> set[int]:
     wait = function.get("wait", {})
-    return {one for kind in WAITS for one in wait.get(kind, [])}
+    return {number for kind in WAITS for number in wait.get(kind, [])}

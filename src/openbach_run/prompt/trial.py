@@ -151,8 +151,8 @@ def programs_of(command: str) -> list[str]:
 def _check_interpreter(place: Path) -> None:
     """Raise InputError for a script whose interpreter is only on this machine."""
     with place.open("rb") as file:
-        found = re.match(rb"#!\s*(\S+)", file.read(256))
-    interpreter = Path(found[1].decode(errors="replace")) if found else None
+        match = re.match(rb"#!\s*(\S+)", file.read(256))
+    interpreter = Path(match[1].decode(errors="replace")) if match else None
     if interpreter is None or str(interpreter).startswith(("/usr/bin/", "/bin/", "/usr/sbin/")):
         return
     of_environment = environment_of(interpreter)
@@ -230,10 +230,10 @@ def _try(
     """
     printed: dict[tuple[int, int], str] = {}
 
-    def told(one: Mapping[str, Any]) -> None:
-        if "of" in one:
-            key = (one["of"], one["stream"])
-            printed[key] = printed.get(key, "") + one["text"]
+    def note(event: Mapping[str, Any]) -> None:
+        if "of" in event:
+            key = (event["of"], event["stream"])
+            printed[key] = printed.get(key, "") + event["text"]
 
     with run_directory(trial.files) as run_dir:
         if trial.payload_bytes:
@@ -243,7 +243,7 @@ def _try(
         if trapped and not readers:
             return None
         limited = {**spec, "virtual_limit_s": trial.limit_s}
-        session = run(engine, limited, entries_of(trial), run_dir, told, cpu)
+        session = run(engine, limited, entries_of(trial), run_dir, note, cpu)
         if trapped:
             return _trapped(session, seed, readers, printed)
         seen = _seen(session, seed, trial, printed)
@@ -260,8 +260,8 @@ def _trapped(
     ends = []
     for name, number in (("server", SERVER), ("client", CLIENT)):
         ended = session.ended.get(number)
-        said = "".join(printed.get((number, stream), "") for stream in (1, 2))
-        if (ended is not None and ended.code in ILLEGAL) or ILLEGAL_SAID in said.lower():
+        output = "".join(printed.get((number, stream), "") for stream in (1, 2))
+        if (ended is not None and ended.code in ILLEGAL) or ILLEGAL_SAID in output.lower():
             ends.append(name)
     wrong = f"the {' and the '.join(ends)} read the CPU's clock (RDTSC: {' or '.join(readers)})"
     return Seen(seed, None, None, None, wrong if ends else "", session.outcome.capture_hash)
@@ -316,12 +316,12 @@ def _arrived(seen: Seen, trial: Trial, run_dir: Path, printed: str) -> Seen:
                 content = file.read()
     except (FileNotFoundError, DamagedRecord):
         return replace(seen, wrong=seen.wrong or f"the client has left no file {trial.received}")
-    found = replace(seen, bytes=len(content))
+    arrived = replace(seen, bytes=len(content))
     if not trial.payload_bytes or seen.wrong:
-        return found
+        return arrived
     sent = random.Random(seen.seed).randbytes(trial.payload_bytes)
     if content == sent:
-        return found
+        return arrived
     same = next(
         (at for at, pair in enumerate(zip(content, sent, strict=False)) if pair[0] != pair[1]),
         min(len(content), len(sent)),
@@ -329,7 +329,7 @@ def _arrived(seen: Seen, trial: Trial, run_dir: Path, printed: str) -> Seen:
     what = (
         f"{len(content)} bytes arrived, {len(sent)} were sent; byte {same} is the first other one"
     )
-    return replace(found, wrong=what)
+    return replace(arrived, wrong=what)
 
 
 def _last_line(printed: Mapping[tuple[int, int], str], number: int) -> str:
@@ -345,10 +345,10 @@ def _last_line(printed: Mapping[tuple[int, int], str], number: int) -> str:
 # Results, as a file
 
 
-def write_results(file: Path, asked: Mapping[str, Any], seen: Sequence[Seen]) -> None:
+def write_results(file: Path, wanted: Mapping[str, Any], seen: Sequence[Seen]) -> None:
     """Write what was asked for and what became of it, for a later --against."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    document = {"asked": asked, "seeds": [asdict(one) for one in seen]}
+    document = {"asked": wanted, "seeds": [asdict(seed) for seed in seen]}
     file.write_text(json.dumps(document, indent=1) + "\n")
 
 
@@ -361,7 +361,7 @@ def read_results(place: Path) -> tuple[dict[str, Any], list[Seen]]:
     if not file.is_file():
         raise InputError(f"{place}: no results: `openbach-run try … -o DIR` writes {RESULTS}")
     document = read_json(file)
-    names = {one.name for one in fields(Seen)}
+    names = {field.name for field in fields(Seen)}
     kinds: Mapping[str, tuple[type, ...]] = {
         "seed": (int,),
         "time_s": (float, int, type(None)),
