@@ -54,8 +54,8 @@ packet. exit codes: 0 all is the same, 1 something is not, 2 bad input, 130 inte
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("artifact", DESCRIPTION, EPILOG)
-    add = made.add_argument
+    cli = command_parser("artifact", DESCRIPTION, EPILOG)
+    add = cli.add_argument
     of_campaigns = "results directories of campaigns"
     add("results", metavar="RESULTS", nargs="*", type=Path, help=of_campaigns)
     new = "the artifact to make; it must not exist"
@@ -65,8 +65,8 @@ def parser() -> argparse.ArgumentParser:
     add("--claims", type=Path, metavar="FILE", help=own)
     licence = "sentence on the licence of the results, for README.md"
     add("--licence", metavar="TEXT", help=licence)
-    there = "a bundle that is there (default: one of this checkout is made)"
-    add("--bundle", type=Path, metavar="FILE", help=there)
+    bundle = "a bundle that is there (default: one of this checkout is made)"
+    add("--bundle", type=Path, metavar="FILE", help=bundle)
     add("--verify", type=Path, metavar="DIR", help="repeat runs of this artifact instead")
     fit = (
         f"with --verify: as many runs as fit into N minutes on a machine {SLOWER} times slower than"
@@ -81,13 +81,13 @@ def parser() -> argparse.ArgumentParser:
     add("--plain", action="store_true", help=plain)
     spread = f"with --plain: how many runs are repeated, evenly spread over all (default {RUNS})"
     add("--runs", type=_count, metavar="N|all", help=spread)
-    add_with(made, "with --plain: for runs that were made with it; it is taken from no record")
-    add_jobs(made, "the same")
+    add_with(cli, "with --plain: for runs that were made with it; it is taken from no record")
+    add_jobs(cli, "the same")
     add("--inventory", type=Path, metavar="FILE", help="the same")
     without = "with --plain: leave the bundle out (210 MB)"
     add("--without-bundle", action="store_true", help=without)
     add("--quiet", action="store_true", help="no progress")
-    return made
+    return cli
 
 
 def _count(text: str) -> int:
@@ -120,12 +120,12 @@ def main(argv: list[str]) -> int:
 def _check_options(arguments: argparse.Namespace) -> None:
     """Raise InputError for options that do not go together."""
     verifying, plain = arguments.verify is not None, arguments.plain
-    given = {
+    used = {
         action.dest: (action.option_strings or [""])[-1]
         for action in parser()._actions
         if getattr(arguments, action.dest, None) not in (None, [], False)
     }
-    if verifying and given.keys() & MAKING:
+    if verifying and used.keys() & MAKING:
         raise InputError("--verify DIR: takes no RESULTS and no option of making one")
     for names, is_in_place, where in (
         (VERIFYING, verifying, "with --verify DIR"),
@@ -133,8 +133,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
         (OF_FIGURES, not plain, "without --plain"),
     ):
         for name in names:
-            if name in given and not is_in_place:
-                raise InputError(f"{given[name]} goes {where}")
+            if name in used and not is_in_place:
+                raise InputError(f"{used[name]} goes {where}")
     if not verifying and (not arguments.results or arguments.output is None):
         raise InputError(
             "name results directories, and the artifact to make: artifact RESULTS… -o DIR"

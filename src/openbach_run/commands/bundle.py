@@ -28,11 +28,11 @@ The same checkout and cache make the same file, to the byte. docs/bundle.md has 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("bundle", DESCRIPTION)
-    made.add_argument(
+    cli = command_parser("bundle", DESCRIPTION)
+    cli.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write"
     )
-    made.add_argument(
+    cli.add_argument(
         "--programs",
         action="store_true",
         help=(
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
             " minutes, once"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--level",
         type=int,
         default=12,
@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         choices=range(LEVELS[0], LEVELS[1] + 1),
         help=f"of compression by zstd, {LEVELS[0]} to {LEVELS[1]} (default 12)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--sources",
         type=Path,
         metavar="DIRECTORY",
@@ -57,8 +57,8 @@ def parser() -> argparse.ArgumentParser:
             " who publishes a bundle"
         ),
     )
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    return made
+    cli.add_argument("--quiet", action="store_true", help="no progress")
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -73,18 +73,18 @@ def main(argv: list[str]) -> int:
     missing: list[str] = []
     with (
         Reporter(arguments.quiet) as reporter,
-        content(reporter.show, built=arguments.programs) as made,
+        content(reporter.show, built=arguments.programs) as parts,
     ):
         identity = write(
-            output.absolute(), made.start, made.content, arguments.level, reporter.show
+            output.absolute(), parts.start, parts.content, arguments.level, reporter.show
         )
         if directory:
-            # While `made` is open: it has a temporary directory.
-            missing = copy_sources(directory.absolute(), made.sources, made.kernel, reporter.show)
+            # While `parts` is open: it has a temporary directory.
+            missing = copy_sources(directory.absolute(), parts.sources, parts.kernel, reporter.show)
     sums = output.with_name(f"{output.name}.sha256")
     sums.write_text(f"{sha256_of(output)}  {output.name}\n")
     print(
-        f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle"
+        f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(parts.content)} files, bundle"
         f" {identity}; {sums.name} has its checksum (sha256sum -c)"
     )
     if directory is None:
@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
         listed.write_text("\n".join([*missing, ""]))
         # The bundle is whole; only its sources, which the GPL asks for, are not.
         raise SetupError(
-            f"{len(missing)} of {len(made.sources) + 1} files are not on the Debian mirror:"
+            f"{len(missing)} of {len(parts.sources) + 1} files are not on the Debian mirror:"
             f" {listed} names them, with their SHA-256. Give another mirror"
             " (OPENBACH_RUN_DEBIAN_MIRROR), a snapshot of Debian say, and repeat the command"
         )

@@ -46,43 +46,43 @@ UDP_RATE = "1G"
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("calibrate", DESCRIPTION, EPILOG)
-    made.add_argument("name", metavar="NAME", help="of the profile")
-    made.add_argument(
+    cli = command_parser("calibrate", DESCRIPTION, EPILOG)
+    cli.add_argument("name", metavar="NAME", help="of the profile")
+    cli.add_argument(
         "--vpn",
         metavar="VPN,…",
         default="openvpn_udp,openvpn_tcp,wireguard_go,nebula,tinc_switch",
         help="default %(default)s",
     )
-    made.add_argument(
+    cli.add_argument(
         "--payload-bytes", metavar="N,N", default="200,1300", help="lengths (default %(default)s)"
     )
-    made.add_argument(
+    cli.add_argument(
         "--check-bytes",
         metavar="N",
         type=int,
         default=700,
         help="length for the check (default 700)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--duration-s", metavar="S", type=int, default=5, help="of each measurement (default 5)"
     )
-    made.add_argument(
+    cli.add_argument(
         "--repetitions", metavar="N", type=int, default=5, help="of each measurement (default 5)"
     )
-    add_with(made, "your own additions")
-    made.add_argument(
+    add_with(cli, "your own additions")
+    cli.add_argument(
         "--results",
         metavar="DIR",
         type=Path,
         default=Path("results/calibrate"),
         help="where runs go",
     )
-    made.add_argument(
+    cli.add_argument(
         "-o", "--output", metavar="DIR", type=Path, default=Path(), help="default: this directory"
     )
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    return made
+    cli.add_argument("--quiet", action="store_true", help="no progress")
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -136,10 +136,10 @@ def seen_in_all(records: Sequence[Record], store: Store) -> list[Seen]:
         except InputError as error:
             print(f"openbach-run: left out: {error}", file=sys.stderr)
     # A profile needs every VPN at every length.
-    found = {(one.vpn, one.payload_bytes) for one in seen}
+    pairs = {(sample.vpn, sample.payload_bytes) for sample in seen}
     for record in records:
         vpn, length = record.arguments["vpn"], int(record.arguments["payload_bytes"])
-        if (vpn, length) not in found:
+        if (vpn, length) not in pairs:
             raise InputError(
                 f"no run of {vpn} with {length} bytes of payload says what its packets cost"
             )
@@ -149,16 +149,16 @@ def seen_in_all(records: Sequence[Record], store: Store) -> list[Seen]:
 def lengths(text: str, check_bytes: int) -> list[int]:
     """Return the payload lengths in bytes, in ascending order. Raises InputError."""
     try:
-        found = sorted({int(word) for word in text.split(",")})
+        sizes = sorted({int(word) for word in text.split(",")})
     except ValueError:
         raise InputError(
             f"--payload-bytes {text}: should be numbers of bytes, like 200,1300"
         ) from None
-    if len(found) < 2 or found[0] < 16:
+    if len(sizes) < 2 or sizes[0] < 16:
         raise InputError(f"--payload-bytes {text}: at least two lengths, each of at least 16 bytes")
-    if check_bytes in found:
+    if check_bytes in sizes:
         raise InputError(f"--check-bytes {check_bytes}: a length that is not among --payload-bytes")
-    return found
+    return sizes
 
 
 def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], catalog: Catalog) -> None:

@@ -52,18 +52,18 @@ computes the run's capture_hash from the packets, and compares (10 s for each GB
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("capture", DESCRIPTION)
-    made.add_argument(
+    cli = command_parser("capture", DESCRIPTION)
+    cli.add_argument(
         "run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID"
     )
-    made.add_argument("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
-    made.add_argument(
+    cli.add_argument("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
+    cli.add_argument(
         "--check", action="store_true", help="compute the run's capture_hash from the packets"
     )
-    made.add_argument(
+    cli.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap"
     )
-    return made
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -96,9 +96,9 @@ def main(argv: list[str]) -> int:
 def _check(run_dir: Path) -> int:
     """Compare the hash that the packets have with the record's; return the exit code."""
     recorded = run_files.document(run_dir, "record.json")["capture_hash"]
-    found = hash_of_packets(run_dir / CAPTURE)
-    differs = differing_packets(recorded, found)
-    print(f"{found}{f': {differs} ({recorded})' if differs else ', as in the record'}")
+    computed = hash_of_packets(run_dir / CAPTURE)
+    differs = differing_packets(recorded, computed)
+    print(f"{computed}{f': {differs} ({recorded})' if differs else ', as in the record'}")
     return 1 if differs else 0
 
 
@@ -123,14 +123,14 @@ def _write(capture: Path, inventory: Inventory, keys: bytes, at: str, output: Pa
 
     A file with keys is readable for this user alone.
     """
-    found = _at(capture, inventory, at)
+    stream = _at(capture, inventory, at)
     # The first packet is taken here, as a file without packets would be a mistake in --at.
-    first = next(found, None)
+    first = next(stream, None)
     if first is None:
-        there = list(_counted(capture))
-        hosts = [name.partition("/")[0] for name in there]
+        ports = list(_counted(capture))
+        hosts = [name.partition("/")[0] for name in ports]
         raise InputError(
-            f"--at {at}: no packet there; {near(at, [*there, *hosts])}there are {', '.join(there)}"
+            f"--at {at}: no packet there; {near(at, [*ports, *hosts])}there are {', '.join(ports)}"
         )
     # Under another name until it is whole: an interruption leaves no half file.
     new, count = output.with_name(f".{output.name}.new"), 0
@@ -142,7 +142,7 @@ def _write(capture: Path, inventory: Inventory, keys: bytes, at: str, output: Pa
                 if output.suffix == ".pcap"
                 else PcapngWriter(file, names(inventory), keys)
             )
-            for packet, interface, direction in (first, *found):
+            for packet, interface, direction in (first, *stream):
                 writer.write(packet, interface, direction)
                 count += 1
         new.replace(output)
@@ -175,20 +175,20 @@ def far_ends(inventory: Inventory) -> dict[str, str]:
 
     It is the other end of its veth pair (guest/network.py).
     """
-    found: dict[str, str] = {}
+    far: dict[str, str] = {}
     for network, ends in inventory.attached():
         # Two hosts have a veth pair; more have a pair each with the bridge that is the network.
         ports = [f"{host.name}/{port.name}" for host, port in ends]
         pairs = list(zip(ports, (f"{network}/{host.name}" for host, _ in ends), strict=True))
-        for one, other in [(ports[0], ports[1])] if len(ports) == 2 else pairs:
-            found |= {one: other, other: one}
-    return found
+        for end, other in [(ports[0], ports[1])] if len(ports) == 2 else pairs:
+            far |= {end: other, other: end}
+    return far
 
 
 def names(inventory: Inventory) -> dict[str, str]:
     """Return address → name of the host."""
-    found: dict[str, str] = {}
+    hosts: dict[str, str] = {}
     for host in inventory.hosts:
         for port in host.interfaces:
-            found |= {address: host.name for address in (port.address, port.ipv6) if address}
-    return found
+            hosts |= {address: host.name for address in (port.address, port.ipv6) if address}
+    return hosts

@@ -42,8 +42,8 @@ def check(
         file = file_beside(path, name)
         if file.exists():
             return read_scenario(file, jobs)
-        said = f"the platform must have {name}, which it starts and which was not checked"
-        print(f"{path}: note: {said}: {file}: there is no such file", file=sys.stderr)
+        fact = f"the platform must have {name}, which it starts and which was not checked"
+        print(f"{path}: note: {fact}: {file}: there is no such file", file=sys.stderr)
         return None
 
     try:
@@ -57,10 +57,10 @@ def check(
         return 2
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     of_all: list[str] = []
-    for one in (scenario, *subs.values()):
-        named = "" if one is scenario else f"{one.name}: "
-        found = (*lint(one, jobs), *unknown_entities(with_addresses(one, hosts), hosts))
-        of_all += [f"{named}{finding}" for finding in found]
+    for part in (scenario, *subs.values()):
+        named = "" if part is scenario else f"{part.name}: "
+        faults = (*lint(part, jobs), *unknown_entities(with_addresses(part, hosts), hosts))
+        of_all += [f"{named}{finding}" for finding in faults]
     findings = [
         *of_all,
         *_swept(path, scenario, subs, jobs),
@@ -80,9 +80,9 @@ def _shown(
 ) -> Iterator[str]:
     """Yield what is wrong with the measures that x-sweep has."""
     scenarios = (scenario, *subs.values())
-    for one in scenarios:
+    for part in scenarios:
         try:
-            check_measure(path, one, measures_of(scenarios, packages))
+            check_measure(path, part, measures_of(scenarios, packages))
         except InputError as error:
             yield str(error)
 

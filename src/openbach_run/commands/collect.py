@@ -25,17 +25,17 @@ exit codes: 0 all well, 1 an instance failed or cannot be a record (each is name
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("collect", DESCRIPTION, EPILOG)
-    made.add_argument("scenario", metavar="SCENARIO", help="scenario file, or a name in scenarios/")
+    cli = command_parser("collect", DESCRIPTION, EPILOG)
+    cli.add_argument("scenario", metavar="SCENARIO", help="scenario file, or a name in scenarios/")
     only = "only these instances (default: all of the project)"
-    made.add_argument("--instance", type=int, nargs="+", default=[], metavar="N", help=only)
-    add_controller(made)
-    made.add_argument("--results", type=Path, metavar="DIR", help="default results/<scenario>")
-    add_with(made, "directories of yours that the scenario uses (docs/additions.md)")
-    made.add_argument("--inventory", type=Path, metavar="FILE", help="as for `package`")
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    made.set_defaults(engine="controller")
-    return made
+    cli.add_argument("--instance", type=int, nargs="+", default=[], metavar="N", help=only)
+    add_controller(cli)
+    cli.add_argument("--results", type=Path, metavar="DIR", help="default results/<scenario>")
+    add_with(cli, "directories of yours that the scenario uses (docs/additions.md)")
+    cli.add_argument("--inventory", type=Path, metavar="FILE", help="as for `package`")
+    cli.add_argument("--quiet", action="store_true", help="no progress")
+    cli.set_defaults(engine="controller")
+    return cli
 
 
 def main(argv: list[str]) -> int:

@@ -78,9 +78,9 @@ complete -c openbach-run -f -a '(__openbach_run)'
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("completion", DESCRIPTION)
-    made.add_argument("shell", choices=[*SCRIPTS])
-    return made
+    cli = command_parser("completion", DESCRIPTION)
+    cli.add_argument("shell", choices=[*SCRIPTS])
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -119,12 +119,12 @@ def _candidates(before: Sequence[str], last: str) -> Iterable[str]:
         return map(str, option.choices or ())
     positional = [action for action in parser._actions if not action.option_strings]
     if not any(action.dest == "scenario" for action in positional):
-        given = {*before}
+        typed = {*before}
         return [
             str(text)
             for action in positional
             for text in action.choices or ()
-            if not given & {*map(str, action.choices or ())}
+            if not typed & {*map(str, action.choices or ())}
         ]
     scenario = next((word for word in before if word in scenarios), None)
     return scenarios if scenario is None else _settings(scenario, last)
@@ -142,26 +142,26 @@ def _settings(scenario: str, last: str) -> Iterable[str]:
         return ()
     name, equals, typed = last.partition("=")
     if equals:
-        choices = [one.choices or one.default for one in every if one.name == name]
+        choices = [setting.choices or setting.default for setting in every if setting.name == name]
         before, comma, _ = typed.rpartition(",")
         listed = (value for values in choices for value in values if not value.startswith("$"))
         return [
             f"{name}={before}{comma}{value}" for value in listed if value not in before.split(",")
         ]
-    names = [one.name for one in every]
+    names = [setting.name for setting in every]
     if name.startswith("vpn."):
         names += _vpn_values(catalog)
-    names += [f"dama.{one}" for one in dama.VALUES] if "dama_values" in names else []
-    names += [f"forward.{one}" for one in dvbs2.VALUES] if "forward_values" in names else []
-    return [f"{one}=" for one in names]
+    names += [f"dama.{value}" for value in dama.VALUES] if "dama_values" in names else []
+    names += [f"forward.{value}" for value in dvbs2.VALUES] if "forward_values" in names else []
+    return [f"{name}=" for name in names]
 
 
 def _vpn_values(catalog: Catalog) -> set[str]:
     """Return the values of all VPNs (`vpn.cipher` and so on), without those that a folder fixes."""
     vpns = catalog.all("vpn-configs")
-    found = {f"vpn.{name}" for name in (CONFIG, COMMANDS)}
+    names = {f"vpn.{name}" for name in (CONFIG, COMMANDS)}
     for name, folder in vpns.items():
         if (folder / "up").exists():
             vpn = vpn_of(name, vpns)
-            found |= {f"vpn.{value}" for value in vpn["reads"] if value not in vpn.get("fixed", ())}
-    return found
+            names |= {f"vpn.{value}" for value in vpn["reads"] if value not in vpn.get("fixed", ())}
+    return names
