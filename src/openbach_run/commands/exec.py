@@ -66,88 +66,88 @@ exit codes: 0 all commands ended well, 1 one did not, or the path did not come u
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser(
+    cli = command_parser(
         "exec",
         DESCRIPTION,
         EPILOG,
         usage="openbach-run exec SCENARIO [NAME=VALUE …] [options] -- HOST 'COMMAND' …",
     )
-    add_testbed(made)
-    made.add_argument(
+    add_testbed(cli)
+    cli.add_argument(
         "--script", type=Path, metavar="FILE", help="commands, a line HOST COMMAND for each"
     )
-    made.add_argument(
+    cli.add_argument(
         "--limit",
         type=int,
         default=LIMIT_S,
         metavar="S",
         help=f"virtual seconds after which all is ended (default {LIMIT_S})",
     )
-    made.add_argument(
+    cli.add_argument(
         measured.MEASURE,
         action="append",
         metavar="NAME=REGEX",
         help="a column; with it all options of `openbach-run SCENARIO` are taken",
     )
-    made.add_argument("--seeds", metavar="N|A,B,…", help="with --measure: how many, or which ones")
-    add_files(made)
-    return made
+    cli.add_argument("--seeds", metavar="N|A,B,…", help="with --measure: how many, or which ones")
+    add_files(cli)
+    return cli
 
 
 def add_testbed(
-    made: argparse.ArgumentParser, *, several_seeds: bool = False, optional: bool = False
+    cli: argparse.ArgumentParser, *, several_seeds: bool = False, optional: bool = False
 ) -> None:
     """Add the arguments that say which testbed is brought up."""
-    made.add_argument(
+    cli.add_argument(
         "scenario",
         metavar="SCENARIO",
         nargs="?" if several_seeds or optional else None,
         help="scenario file, or the name of one" + (" (default geo)" if several_seeds else ""),
     )
-    made.add_argument(
+    cli.add_argument(
         "settings",
         metavar="NAME=VALUE",
         nargs="*",
         help="value of an argument or constant of the scenario; without one, its first value",
     )
     if several_seeds:
-        made.add_argument(
+        cli.add_argument(
             "--seeds",
             default="5",
             metavar="N|A,B,…",
             help="how many seeds (1 to N), or which ones: '3,7' (default 5)",
         )
     else:
-        made.add_argument(
+        cli.add_argument(
             "--seed", type=int, default=1, metavar="N", help="seed of all chance (default 1)"
         )
-    made.add_argument(
+    cli.add_argument(
         "--inventory",
         type=Path,
         metavar="FILE",
         help="hosts, networks and routes (default: those that the scenario names)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--locked",
         action="store_true",
         help="refuse other Debian and Python packages than the locked ones (exit code 2)",
     )
-    add_with(made, "your VPNs, jobs, scenarios and so on (docs/additions.md)")
-    add_jobs(made)
-    made.add_argument("--quiet", action="store_true", help="only what the commands print")
+    add_with(cli, "your VPNs, jobs, scenarios and so on (docs/additions.md)")
+    add_jobs(cli)
+    cli.add_argument("--quiet", action="store_true", help="only what the commands print")
 
 
-def add_files(made: argparse.ArgumentParser) -> None:
+def add_files(cli: argparse.ArgumentParser) -> None:
     """Add the options for files that go to the hosts, and come back."""
-    add_file(made, "file or directory that the commands find, under its own name or NAME")
-    made.add_argument(
+    add_file(cli, "file or directory that the commands find, under its own name or NAME")
+    cli.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
         help="where the files go that the commands have left",
     )
-    made.add_argument(
+    cli.add_argument(
         "--pcap", action="store_true", help="with -o: keep every packet of every interface, too"
     )
 
@@ -245,22 +245,22 @@ class Printer:
         self._absent: dict[int, str] = {}
         """Of commands that called a program which is not there: what to know of that."""
 
-    def told(self, one: Mapping[str, Any]) -> None:
+    def told(self, event: Mapping[str, Any]) -> None:
         """Print a line of the guest's output (guest/typed.py)."""
-        if "of" in one:
-            self._printed(one["of"], one["stream"], one["text"])
-        elif "begun" in one:
-            self.running.add(one["begun"])
+        if "of" in event:
+            self._printed(event["of"], event["stream"], event["text"])
+        elif "begun" in event:
+            self.running.add(event["begun"])
             if not self._quiet:
-                self._say(one["t_s"], self._command(one["begun"]).line)
-        elif "ended" in one:
-            self.running.discard(one["ended"])
-            self._finish(one["ended"])
-            if one["code"] and one["ended"] not in self._lasting and not self._quiet:
-                why = f"{in_words(one['code'])}{self._absent.get(one['ended'], '')}"
-                self._say(one["t_s"], f"{self._named(one['ended'])}: {why}")
-        elif "lasting" in one:
-            self._lasting.update(one["lasting"])
+                self._say(event["t_s"], self._command(event["begun"]).line)
+        elif "ended" in event:
+            self.running.discard(event["ended"])
+            self._finish(event["ended"])
+            if event["code"] and event["ended"] not in self._lasting and not self._quiet:
+                why = f"{in_words(event['code'])}{self._absent.get(event['ended'], '')}"
+                self._say(event["t_s"], f"{self._named(event['ended'])}: {why}")
+        elif "lasting" in event:
+            self._lasting.update(event["lasting"])
 
     def _say(self, time_s: float, text: str) -> None:
         sys.stdout.flush()
@@ -278,10 +278,10 @@ class Printer:
 
     def _printed(self, number: int, stream: int, text: str) -> None:
         to = sys.stdout if stream == 1 else sys.stderr
-        if stream == 2 and (found := NOT_FOUND.search(text)):
-            hint = NEEDED_BY.get(found[1], "")
+        if stream == 2 and (match := NOT_FOUND.search(text)):
+            hint = NEEDED_BY.get(match[1], "")
             self._absent[number] = (
-                f"; the testbed has no program {found[1]}{hint}; the commands after it go on"
+                f"; the testbed has no program {match[1]}{hint}; the commands after it go on"
             )
         if self._command(number).apart:
             # Of several at once, whole lines, each with its host.
@@ -328,4 +328,4 @@ def _verdict(session: Session, entries: Sequence[Entry], printer: Printer, quiet
     if lasting and not quiet:
         names = [entries[number].line for number in lasting]
         print(f"openbach-run: ended with the run: {'; '.join(names)}", file=sys.stderr)
-    return int(any(one.code for one in session.ended.values() if one.number not in lasting))
+    return int(any(end.code for end in session.ended.values() if end.number not in lasting))

@@ -19,18 +19,18 @@ Running a scenario needs no JSON: `openbach-run my_scenario.yml` runs it as it i
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("expand", DESCRIPTION)
-    made.add_argument(
+    cli = command_parser("expand", DESCRIPTION)
+    cli.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="a scenario written as YAML"
     )
-    made.add_argument(
+    cli.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
         help="where NAME.json of each NAME.yml goes (default: printed)",
     )
-    return made
+    return cli
 
 
 def main(argv: list[str]) -> int:

@@ -25,12 +25,12 @@ The n-th run (row of results.csv) is scenario instance n there.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("export", __doc__, EPILOG)
-    add_results(made, "a results directory of a campaign")
-    made.add_argument(
+    cli = command_parser("export", __doc__, EPILOG)
+    add_results(cli, "a results directory of a campaign")
+    cli.add_argument(
         "--parquet", action="store_true", help="write results.parquet into each; print where it is"
     )
-    return made
+    return cli
 
 
 def main(argv: list[str]) -> int:

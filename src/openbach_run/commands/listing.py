@@ -39,10 +39,10 @@ Lists what a command line can name, each with a line of text:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("list", DESCRIPTION)
-    made.add_argument("kind", nargs="?", choices=[*KINDS], metavar="KIND", help=", ".join(KINDS))
-    add_with(made, "list what is in this directory, too (docs/additions.md)")
-    return made
+    cli = command_parser("list", DESCRIPTION)
+    cli.add_argument("kind", nargs="?", choices=[*KINDS], metavar="KIND", help=", ".join(KINDS))
+    add_with(cli, "list what is in this directory, too (docs/additions.md)")
+    return cli
 
 
 def main(argv: list[str]) -> int:

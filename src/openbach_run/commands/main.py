@@ -104,23 +104,23 @@ interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `openbach-run SCENARIO …`; each command has its own."""
-    made = command_parser("", DESCRIPTION, EPILOG)
+    cli = command_parser("", DESCRIPTION, EPILOG)
     # --help lists the options in this order.
-    _add_values(made)
-    _add_execution(made)
-    _add_engine(made)
-    _add_own(made)
-    made.add_argument(
+    _add_values(cli)
+    _add_execution(cli)
+    _add_engine(cli)
+    _add_own(cli)
+    cli.add_argument(
         "--check", action="store_true", help="only check the scenario as the real backend does"
     )
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    made.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    return made
+    cli.add_argument("--quiet", action="store_true", help="no progress")
+    cli.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    return cli
 
 
-def _add_values(made: argparse.ArgumentParser) -> None:
+def _add_values(cli: argparse.ArgumentParser) -> None:
     """Add what is run: the scenario, its values, its seeds."""
-    made.add_argument(
+    cli.add_argument(
         "scenario",
         metavar="SCENARIO",
         help=(
@@ -128,7 +128,7 @@ def _add_values(made: argparse.ArgumentParser) -> None:
             " campaigns/ or topologies/"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "settings",
         metavar="NAME=VALUE[,VALUE…]",
         nargs="*",
@@ -137,7 +137,7 @@ def _add_values(made: argparse.ArgumentParser) -> None:
             " vpn.NAME=VALUE is a setting of the VPN, as vpn.cipher=AES-256-CBC (docs/vpns.md)"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--seeds",
         metavar="N|A,B,…",
         help=(
@@ -147,15 +147,15 @@ def _add_values(made: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_execution(made: argparse.ArgumentParser) -> None:
+def _add_execution(cli: argparse.ArgumentParser) -> None:
     """Add the options on how runs are executed, and on what they leave."""
-    made.add_argument(
+    cli.add_argument(
         "--workers",
         type=int,
         metavar="N",
         help="runs at the same time (default: the CPUs this process may use)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--scheduler",
         metavar="ADDRESS",
         help=(
@@ -163,35 +163,35 @@ def _add_execution(made: argparse.ArgumentParser) -> None:
             " (docs/clusters.md)"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--dry-run",
         action="store_true",
         help="only print the number of runs to do, their time and size",
     )
-    made.add_argument(
+    cli.add_argument(
         "--prepare",
         action="store_true",
         help="make what the runs need (kernel, guest, …), and run nothing",
     )
-    made.add_argument(
+    cli.add_argument(
         "--results",
         type=Path,
         metavar="DIR",
         help="where records and results.csv go (default results/<scenario>)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--report",
         type=Path,
         metavar="DIR",
         help="then write their technical report there (openbach-run report)",
     )
-    made.add_argument("--rerun", action="store_true", help="run again what has already finished")
-    made.add_argument(
+    cli.add_argument("--rerun", action="store_true", help="run again what has already finished")
+    cli.add_argument(
         "--pcap",
         action="store_true",
         help="keep every packet of every interface (some 300 MB for 30 MB transferred)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--keys",
         action="store_true",
         help=(
@@ -199,12 +199,12 @@ def _add_execution(made: argparse.ArgumentParser) -> None:
             " the qlog of QUIC (docs/captures.md)"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--locked",
         action="store_true",
         help="refuse other Debian and Python packages than the locked ones (exit code 2)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--format",
         choices=[*TABLE_FORMATS, "csv", "json"],
         default="table",
@@ -212,9 +212,9 @@ def _add_execution(made: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_engine(made: argparse.ArgumentParser) -> None:
+def _add_engine(cli: argparse.ArgumentParser) -> None:
     """Add the options on what executes the runs."""
-    made.add_argument(
+    cli.add_argument(
         "--engine",
         choices=["virtual", "native", "controller"],
         default="virtual",
@@ -223,7 +223,7 @@ def _add_engine(made: argparse.ArgumentParser) -> None:
             " machine's kernel, real time) or controller (a real OpenBACH platform)"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--clock",
         metavar="CLOCK",
         default=VIRTUAL,
@@ -232,19 +232,19 @@ def _add_engine(made: argparse.ArgumentParser) -> None:
             " slower, validate it (docs/native.md)"
         ),
     )
-    add_controller(made)
+    add_controller(cli)
 
 
-def _add_own(made: argparse.ArgumentParser) -> None:
+def _add_own(cli: argparse.ArgumentParser) -> None:
     """Add the options that name what is the user's own."""
     add_with(
-        made,
+        cli,
         "your VPNs, congestion controls, jobs, satellites, topologies, scenarios: a directory"
         " with the same folders as this checkout (vpn-configs/NAME, congestion-controls/NAME,"
         " …; docs/additions.md)",
     )
-    add_jobs(made)
-    made.add_argument(
+    add_jobs(cli)
+    cli.add_argument(
         "--inventory",
         type=Path,
         metavar="FILE",
@@ -329,8 +329,8 @@ def _help(words: Sequence[str]) -> int:
     from openbach_run.commands.run import options_of
     from openbach_run.commands.scenario_help import help_of
 
-    given = [word for word in words if word not in ("-h", "--help")]
-    arguments = parsed(parser(), given)
+    rest = [word for word in words if word not in ("-h", "--help")]
+    arguments = parsed(parser(), rest)
     print("\n".join(help_of(arguments.scenario, options_of(arguments))))
     return OK
 
@@ -352,11 +352,11 @@ def _first(error: OSError) -> OSError:
     After an error the finished runs are written down, and this may fail for the same reason.
     """
     # Python keeps what was being handled when another error came: the chain leads to the first.
-    found, one = error, error.__context__
-    while isinstance(one, OSError):
-        found = one if one.filename else found
-        one = one.__context__
-    return found
+    first, cause = error, error.__context__
+    while isinstance(cause, OSError):
+        first = cause if cause.filename else first
+        cause = cause.__context__
+    return first
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

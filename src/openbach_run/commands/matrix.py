@@ -30,17 +30,17 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("matrix", DESCRIPTION, EPILOG)
-    add_results(made, "a results directory, or a report: a folder with results.parquet")
-    made.add_argument(
+    cli = command_parser("matrix", DESCRIPTION, EPILOG)
+    add_results(cli, "a results directory, or a report: a folder with results.parquet")
+    cli.add_argument(
         "-o", "--output", type=Path, metavar="DIR", required=True, help="where the pages go"
     )
-    made.add_argument(
+    cli.add_argument(
         "--measure",
         metavar="COLUMN",
         help="the column of results.csv to show (default: the first measure of each scenario)",
     )
-    return made
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -61,19 +61,19 @@ def main(argv: list[str]) -> int:
     pages = {place.resolve().name: place / "report.html" for place in places}
     reports = {name: f"reports/{name}.html" for name, page in pages.items() if page.is_file()}
     packages = load_packages(Catalog().jobs)
-    declared = flat({name: one.measures for name, one in packages.items()})
+    declared = flat({name: package.measures for name, package in packages.items()})
 
     def draw(run_dir: Path) -> bytes | None:
         """Return the first plots of a run as SVG; None if it has no curve."""
-        found = curves_of(run_dir, packages)
-        shown = first_plots(found)
-        return drawn([one for one in found if one.plot in shown], "svg") if found else None
+        curves = curves_of(run_dir, packages)
+        shown = first_plots(curves)
+        return drawn([curve for curve in curves if curve.plot in shown], "svg") if curves else None
 
     # The site takes its place only when it is whole.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
     try:
-        found = write_site(places, declared, new, arguments.measure, reports, draw)
+        matrices = write_site(places, declared, new, arguments.measure, reports, draw)
         (new / "reports").mkdir()
         for name, copy in reports.items():
             shutil.copyfile(pages[name], new / copy)
@@ -84,5 +84,5 @@ def main(argv: list[str]) -> int:
     for place in arguments.results:
         if place not in places:
             print(f"{place}: left out, it has no {TABLE}")
-    print(f"{output}/index.html: {len(found)} matrices")
+    print(f"{output}/index.html: {len(matrices)} matrices")
     return 0

@@ -38,13 +38,13 @@ def is_measured(words: Sequence[str]) -> bool:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser: the options of `openbach-run SCENARIO`, and those of the steps."""
-    made = run_parser()
-    made.prog = "openbach-run exec"
-    made.add_argument(MEASURE, action="append", default=[], metavar="NAME=REGEX", dest="measures")
-    made.add_argument("--script", type=Path, metavar="FILE")
-    made.add_argument("--keep", type=Path, metavar="FILE", help="the scenario that is written")
-    add_file(made, "text file that the commands find, under its own name or NAME")
-    return made
+    cli = run_parser()
+    cli.prog = "openbach-run exec"
+    cli.add_argument(MEASURE, action="append", default=[], metavar="NAME=REGEX", dest="measures")
+    cli.add_argument("--script", type=Path, metavar="FILE")
+    cli.add_argument("--keep", type=Path, metavar="FILE", help="the scenario that is written")
+    add_file(cli, "text file that the commands find, under its own name or NAME")
+    return cli
 
 
 def main(before: Sequence[str], words: Sequence[str]) -> int:
@@ -61,7 +61,7 @@ def main(before: Sequence[str], words: Sequence[str]) -> int:
         measures = [sought(text) for text in arguments.measures]
     except ValueError as error:
         raise InputError(f"{MEASURE} {error}") from None
-    names = [one.name for one in measures]
+    names = [measure.name for measure in measures]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{MEASURE} {twice[0]}: is given twice")
     path = path_of(arguments.scenario, Catalog.beside_ours(arguments.with_dirs))
@@ -122,14 +122,14 @@ def as_scenario(
     copies = []
     if files:
         lines.append("constants:")
-    for one in files:
-        if one.place.is_dir():
-            raise InputError(f"--file {one.place}: a directory; of a measured script files only")
-        name = re.sub(r"\W", "_", f"file_{one.name}", flags=re.ASCII)
-        value = f"value: {quoted(str(one.place.resolve()))}, text: File of the commands, file: yes"
+    for file in files:
+        if file.place.is_dir():
+            raise InputError(f"--file {file.place}: a directory; of a measured script files only")
+        name = re.sub(r"\W", "_", f"file_{file.name}", flags=re.ASCII)
+        value = f"value: {quoted(str(file.place.resolve()))}, text: File of the commands, file: yes"
         lines.append(f"  {name}: {{{value}}}")
         # All hosts share the directory.
-        copies += [f"{words[0]} cp ${name} {one.name}" for words in _commands(script)[:1]]
+        copies += [f"{words[0]} cp ${name} {file.name}" for words in _commands(script)[:1]]
     # A dollar is the shell's here; in a file of one's own $NAME is a value of the scenario.
     steps = [*copies, *script.replace("$", "$$").splitlines()]
     lines += ["steps: |", *(f"  {line.lstrip()}" for line in steps), "measures:"]

@@ -36,8 +36,8 @@ exit code 1: something is missing there (each is named).
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("package", DESCRIPTION)
-    made.add_argument(
+    cli = command_parser("package", DESCRIPTION)
+    cli.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -48,13 +48,13 @@ def parser() -> argparse.ArgumentParser:
             " openbach-package)"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--project",
         default=PROJECT,
         metavar="NAME",
         help=f"name of the project (default {PROJECT})",
     )
-    made.add_argument(
+    cli.add_argument(
         "--inventory",
         type=Path,
         default=INVENTORY,
@@ -64,13 +64,13 @@ def parser() -> argparse.ArgumentParser:
             " inventory.yml)"
         ),
     )
-    add_with(made, "a directory of yours whose jobs are packed as well (docs/jobs.md)")
+    add_with(cli, "a directory of yours whose jobs are packed as well (docs/jobs.md)")
     host = "do it on this controller: HOST, HOST:PORT or a URL; the file 'controller' has the login"
-    made.add_argument("--install", metavar="HOST", help=host)
-    made.add_argument("--check", action="store_true", help="with --install: only say what lacks")
+    cli.add_argument("--install", metavar="HOST", help=host)
+    cli.add_argument("--check", action="store_true", help="with --install: only say what lacks")
     again = "with --install: add and install the jobs once more (other files, same version)"
-    made.add_argument("--again", action="store_true", help=again)
-    return made
+    cli.add_argument("--again", action="store_true", help=again)
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -84,8 +84,8 @@ def main(argv: list[str]) -> int:
         raise InputError(fault)
     inventory = load_inventory(arguments.inventory)
     scenarios = [
-        with_addresses(one, inventory)
-        for one in load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory)
+        with_addresses(scenario, inventory)
+        for scenario in load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory)
     ]
     if arguments.check and arguments.install is None:
         raise InputError("--check looks at a platform: --install HOST names it")
@@ -97,8 +97,8 @@ def main(argv: list[str]) -> int:
 
         access = read_access(arguments.install, Path(CONTROLLER_FILE))
         controller, needed = Controller(access, STEP_LIMIT_S), jobs_by_entity(scenarios)
-        made = project(arguments.project, inventory, scenarios)
-        what = made, packages, catalog, needed, addresses
+        described = project(arguments.project, inventory, scenarios)
+        what = described, packages, catalog, needed, addresses
         missing = Installation(controller, *what, arguments.again).run(print, arguments.check)
         for text in missing:
             print(f"openbach-run: missing: {text}", file=sys.stderr)

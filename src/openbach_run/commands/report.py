@@ -44,16 +44,16 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("report", DESCRIPTION, EPILOG)
-    add_results(made, "a results directory of a campaign, or the results.parquet of a report")
-    made.add_argument(
+    cli = command_parser("report", DESCRIPTION, EPILOG)
+    add_results(cli, "a results directory of a campaign, or the results.parquet of a report")
+    cli.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
         help="where the report goes (default reports/<name of RESULTS>)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--baseline",
         metavar="NAME=VALUE",
         nargs="*",
@@ -62,23 +62,23 @@ def parser() -> argparse.ArgumentParser:
             " there are such cells)"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--appendix",
         action="store_true",
         help="with the method and the limitations in full, some 30 pages more",
     )
-    made.add_argument(
+    cli.add_argument(
         "--runs",
         action="store_true",
         help=f"with {ARCHIVE}: the runs, from which the report can be made again elsewhere",
     )
-    made.add_argument(
+    cli.add_argument(
         "--first-page",
         action="store_true",
         help="page 1 alone, in a second or two: page-1.html to put into another page, report.md",
     )
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    return made
+    cli.add_argument("--quiet", action="store_true", help="no progress")
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
     for option in ("baseline", "appendix", "runs"):
         if arguments.first_page and getattr(arguments, option):
             raise InputError(f"--{option} changes nothing on page 1: leave it or --first-page out")
-    if arguments.runs and any(one.suffix == ENDING for one in arguments.results):
+    if arguments.runs and any(path.suffix == ENDING for path in arguments.results):
         raise InputError("--runs: a results.parquet has no runs, only what they measured")
     claims = write_report(
         arguments.results,
@@ -149,7 +149,7 @@ def write_report(
         else:
             claims = write(campaigns, compared_with, new, reporter, appendix=appendix)
         if runs:
-            stores = [Store(one) for one in results]
+            stores = [Store(folder) for folder in results]
             write_runs(new / ARCHIVE, [(store, _of(campaigns, store)) for store in stores])
         if len(results) == 1 and results[0].suffix == ENDING and not first_page:
             shutil.copyfile(results[0], new / TABLE)  # to the bit, as it may be tracked

@@ -85,11 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def options_of(arguments: argparse.Namespace) -> Options:
     """Return the options of a command line. Raises InputError for some that do not go together."""
-    given = {
-        one.name: vars(arguments)[one.name] for one in fields(Options) if one.name in arguments
+    values = {
+        opt.name: vars(arguments)[opt.name] for opt in fields(Options) if opt.name in arguments
     }
-    lists = {"additions": tuple(arguments.with_dirs), "jobs": tuple(given.get("jobs", ()))}
-    return Options(**given | lists)
+    lists = {"additions": tuple(arguments.with_dirs), "jobs": tuple(values.get("jobs", ()))}
+    return Options(**values | lists)
 
 
 def _print(form: str, result: Result) -> None:
@@ -105,4 +105,4 @@ def _print(form: str, result: Result) -> None:
 
 def tables_as_text(result: Result, form: str = "table") -> str:
     """Return the tables of all campaigns in one of TABLE_FORMATS."""
-    return "\n".join(TABLE_FORMATS[form](one) for one in result.tables)
+    return "\n".join(TABLE_FORMATS[form](table) for table in result.tables)

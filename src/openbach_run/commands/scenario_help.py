@@ -62,7 +62,7 @@ def settings_of(path: Path, catalog: Catalog, packages: dict[str, Package]) -> l
         elif own not in choices and limits.keys() & {"minimum", "maximum", "pattern"}:
             argument = use.argument if use.is_stopped else ending(use, values)
             takes.setdefault(own, in_words(argument))
-    found = [
+    settings = [
         Setting(
             name,
             text,
@@ -73,7 +73,7 @@ def settings_of(path: Path, catalog: Catalog, packages: dict[str, Package]) -> l
         )
         for name, text in settable(scenario, subs).items()
     ]
-    return sorted(found, key=lambda one: not one.is_argument)
+    return sorted(settings, key=lambda setting: not setting.is_argument)
 
 
 def help_of(scenario: str, options: Options) -> Iterator[str]:

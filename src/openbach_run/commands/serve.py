@@ -36,20 +36,20 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser("serve", DESCRIPTION, EPILOG)
-    made.add_argument(
+    cli = command_parser("serve", DESCRIPTION, EPILOG)
+    cli.add_argument(
         "--listen",
         default="127.0.0.1",
         metavar="ADDRESS",
         help="address to serve on (default 127.0.0.1)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--port",
         type=int,
         default=CONTROLLER_PORT,
         help=f"port; 0 takes a free one (default {CONTROLLER_PORT})",
     )
-    made.add_argument(
+    cli.add_argument(
         "--results",
         type=Path,
         default=Path("results"),
@@ -59,13 +59,13 @@ def parser() -> argparse.ArgumentParser:
             " commands)"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--password-file",
         type=Path,
         metavar="FILE",
         help=f"its first line is a password of user {LOGIN}, beside the token of each start",
     )
-    made.add_argument(
+    cli.add_argument(
         "--web-ui",
         type=Path,
         metavar="DIR",
@@ -74,26 +74,26 @@ def parser() -> argparse.ArgumentParser:
             " ansible/roles/install_auditorium/files/frontend of a checkout of OpenBACH"
         ),
     )
-    made.add_argument(
+    cli.add_argument(
         "--workers",
         type=int,
         metavar="N",
         help="runs at the same time (default: the CPUs this process may use)",
     )
     add_with(
-        made,
+        cli,
         "VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's"
         " shape",
     )
-    add_jobs(made)
-    made.add_argument(
+    add_jobs(cli)
+    cli.add_argument(
         "--inventory",
         type=Path,
         default=INVENTORY,
         metavar="FILE",
         help="the hosts and networks (default inventory.yml)",
     )
-    return made
+    return cli
 
 
 def main(argv: list[str]) -> int:

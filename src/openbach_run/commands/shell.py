@@ -41,27 +41,27 @@ runs it again, in virtual time.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser(
+    cli = command_parser(
         "shell", DESCRIPTION, usage="openbach-run shell SCENARIO [NAME=VALUE …] | --join"
     )
-    add_testbed(made, optional=True)
-    made.add_argument("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")
-    made.add_argument(
+    add_testbed(cli, optional=True)
+    cli.add_argument("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")
+    cli.add_argument(
         "--join",
         nargs="?",
         const="",
         metavar="PID",
         help="another prompt in a testbed that is up: that of the command with this process",
     )
-    made.add_argument(
+    cli.add_argument(
         "--keep",
         type=Path,
         default=USUAL_SCRIPT,
         metavar="FILE",
         help=f"where what was typed is kept (default {USUAL_SCRIPT})",
     )
-    add_file(made, "file or directory that commands find, under its own name or NAME")
-    return made
+    add_file(cli, "file or directory that commands find, under its own name or NAME")
+    return cli
 
 
 def main(argv: list[str]) -> int:

@@ -70,70 +70,70 @@ with --bisect: 0 good, 1 a regression, 125 cannot tell.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = command_parser(
+    cli = command_parser(
         "try",
         DESCRIPTION,
         EPILOG,
         usage="openbach-run try [SCENARIO] [NAME=VALUE …] --server COMMAND --client COMMAND",
     )
-    add_testbed(made, several_seeds=True)
-    made.add_argument("--server", required=True, metavar="COMMAND", help="command on the server")
-    made.add_argument("--client", required=True, metavar="COMMAND", help="command on the client")
-    made.add_argument(
+    add_testbed(cli, several_seeds=True)
+    cli.add_argument("--server", required=True, metavar="COMMAND", help="command on the server")
+    cli.add_argument("--client", required=True, metavar="COMMAND", help="command on the client")
+    cli.add_argument(
         "--at",
         nargs=2,
         default=("server", "pc"),
         metavar=("HOST", "HOST"),
         help="hosts of server and client (default: server pc)",
     )
-    add_file(made, "another file or directory that both find, under its own name or NAME")
-    made.add_argument(
+    add_file(cli, "another file or directory that both find, under its own name or NAME")
+    cli.add_argument(
         "--payload", metavar="SIZE", help="a file `payload` of random bytes for both, as 3M"
     )
-    made.add_argument(
+    cli.add_argument(
         "--received",
         metavar="NAME",
         help="file that the client writes (- is what it prints); has to be the payload, if given",
     )
-    made.add_argument(
+    cli.add_argument(
         "--qlog", action="store_true", help="QLOGDIR is a directory that -o brings back"
     )
-    made.add_argument(
+    cli.add_argument(
         "--limit",
         type=int,
         default=3600,
         metavar="S",
         help="virtual seconds after which a seed is ended (default 3600)",
     )
-    made.add_argument(
+    cli.add_argument(
         "--once",
         action="store_true",
         help="do not repeat the first seed, which shows whether the programs repeat themselves",
     )
-    made.add_argument(
+    cli.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
         help=f"where {RESULTS} goes, and for each seed what the programs print and leave",
     )
-    made.add_argument("--pcap", action="store_true", help="with -o: keep every packet, too")
-    made.add_argument(
+    cli.add_argument("--pcap", action="store_true", help="with -o: keep every packet, too")
+    cli.add_argument(
         "--against", type=Path, metavar="DIR", help="compare with what an earlier -o DIR has left"
     )
-    made.add_argument(
+    cli.add_argument(
         "--tolerance",
         metavar="PART",
         help="with --against: how much slower is no regression (default 5%%)",
     )
-    made.add_argument("--junit", type=Path, metavar="FILE", help="write the verdict as JUnit's XML")
-    made.add_argument("--summary", type=Path, metavar="FILE", help="write it as Markdown")
-    made.add_argument(
+    cli.add_argument("--junit", type=Path, metavar="FILE", help="write the verdict as JUnit's XML")
+    cli.add_argument("--summary", type=Path, metavar="FILE", help="write it as Markdown")
+    cli.add_argument(
         "--bisect",
         action="store_true",
         help="with --against: exit codes for `git bisect run`",
     )
-    return made
+    return cli
 
 
 def main(argv: list[str]) -> int:
@@ -159,7 +159,7 @@ def _tried(arguments: argparse.Namespace) -> int:
     testbed = checked_testbed(scenario, settings, arguments.seeds, options_of(arguments), "try")
     trial = _trial(arguments, testbed)
     tolerance = tolerance_of(arguments.tolerance or "5%")
-    asked = {
+    wanted = {
         "scenario": testbed.campaign.scenario.name,
         "values": testbed.campaign.cells[0],
         "seeds": list(seeds),
@@ -170,7 +170,7 @@ def _tried(arguments: argparse.Namespace) -> int:
     before: list[Seen] = []
     if arguments.against is not None:
         earlier, before = read_results(arguments.against)
-        check_comparable(asked, earlier, str(arguments.against))
+        check_comparable(wanted, earlier, str(arguments.against))
     if not arguments.quiet:
         say_chosen(testbed)
     with shown_when_due(arguments.quiet) as show:
@@ -179,10 +179,10 @@ def _tried(arguments: argparse.Namespace) -> int:
         seen, unsteady = try_seeds(engine, specs, trial, arguments.output, twice=not arguments.once)
         show(f"{len(specs)} seeds", 1)
     verdict = None if arguments.against is None else compared(seen, before, tolerance)
-    _report(arguments, asked, seen, verdict, unsteady)
+    _report(arguments, wanted, seen, verdict, unsteady)
     if verdict is not None and verdict.is_worse:
         return REGRESSION
-    return FAILED if any(one.wrong for one in seen) else WELL
+    return FAILED if any(run.wrong for run in seen) else WELL
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -214,7 +214,7 @@ def _trial(arguments: argparse.Namespace, testbed: Testbed) -> Trial:
     programs = [*programs_of(arguments.server), *programs_of(arguments.client)]
     files = given_files([*dict.fromkeys([*programs, *arguments.files])])
     size = 0 if arguments.payload is None else _size(arguments.payload)
-    if size and any(one.name == "payload" for one in files):
+    if size and any(file.name == "payload" for file in files):
         raise InputError("--payload: a file of --file is called payload, too")
     received = arguments.received
     if received is not None and received != "-" and Path(received).is_absolute():
@@ -239,16 +239,16 @@ def _size(text: str) -> int:
 
 def _report(
     arguments: argparse.Namespace,
-    asked: dict[str, Any],
+    wanted: dict[str, Any],
     seen: Sequence[Seen],
     verdict: Verdict | None,
     unsteady: str,
 ) -> None:
     """Print and write what became of all seeds."""
-    text = summary(f"{arguments.client} over {asked['scenario']}", seen, verdict, unsteady)
+    text = summary(f"{arguments.client} over {wanted['scenario']}", seen, verdict, unsteady)
     print(text, end="")
     if arguments.output is not None:
-        write_results(arguments.output / RESULTS, asked, seen)
+        write_results(arguments.output / RESULTS, wanted, seen)
     if arguments.summary is not None:
         arguments.summary.parent.mkdir(parents=True, exist_ok=True)
         arguments.summary.write_text(text)
