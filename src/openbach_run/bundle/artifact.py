@@ -35,7 +35,7 @@ FAILED = "Finished Ko"
 REPEATED = (FINISHED, FAILED)
 """The ends of runs that the same seed repeats; any other has a cause outside of the run."""
 PARTS = (campaign_file.FILE, "results.csv", "results.parquet", "shared")
-"""What an artifact has of a results directory, besides the runs of its campaign."""
+"""Parts of a results directory that an artifact has, besides the runs of its campaign."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
 USUAL_SEED = "1,"
 
@@ -48,7 +48,7 @@ class Figure:
     results: str
     """The name of its results directory."""
     command: str
-    """What repeats it, behind the name of the program."""
+    """Words that repeat it, behind the name of the program."""
     seeds: tuple[int, ...]
     runs: tuple[str, ...]
     """The run_id for each seed."""
@@ -61,11 +61,11 @@ class Figure:
     low: float | None = None
     high: float | None = None
     failed: int = 0
-    """How many of its runs end as "Finished Ko", which is a result, too."""
+    """Number of its runs that end as "Finished Ko", which is a result, too."""
     parts: int = 0
-    """How many runs of other scenarios each of its runs consists of; 0 for most scenarios."""
+    """Number of runs of other scenarios in each of its runs; 0 for most scenarios."""
     wall_s: tuple[float, ...] = ()
-    """How long each run took when the results were made."""
+    """Time that each run took when the results were made."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Claimed:
     kind: str
     """`ratio`, `difference` or the column that it is about."""
     comparisons: tuple[tuple[str, float | None], ...]
-    """Each in words, with its median."""
+    """Comparisons in words, each with its median."""
     figures: tuple[str, ...]
-    """Those that it compares."""
+    """Names of the figures that it compares."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Chosen:
     figure: Figure
     seeds: tuple[int, ...]
     records: tuple[Record, ...] = ()
-    """Those of the runs, if they are not looked up by their run_ids."""
+    """Records of the runs, if they are not looked up by their run_ids."""
 
     @property
     def wall_s(self) -> float:

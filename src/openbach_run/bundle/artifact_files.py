@@ -49,9 +49,9 @@ from openbach_run.version import version
 SUMS, BUNDLE, RESULTS = "SHA256SUMS", "openbach", "results"
 FIGURES, CLAIMS_FILE = "figures.json", "claims.yml"
 STARTED_FROM = "OPENBACH_RUN_BUNDLE"
-"""Set by a bundle for the process that it starts: the path of its own file."""
+"""Variable that a bundle sets for the process that it starts: the path of its own file."""
 SLOWER = 3
-"""By how much a stranger's machine may be slower than the one that made the results."""
+"""Factor by which a stranger's machine may be slower than the one that made the results."""
 SELF_TEST_MIN = 2
 WriteReport = Callable[[Sequence[Path], Path], object]
 """Writes the technical report of results directories to a directory."""
@@ -63,7 +63,7 @@ class Wanted:
 
     results: Sequence[Path]
     said: Said | None
-    """What the results say; None for a plain artifact."""
+    """Figures and claims of the results; None for a plain artifact."""
     claims: Path
     title: str | None
     licence: str | None
@@ -71,9 +71,9 @@ class Wanted:
     """A bundle that is there."""
     without_bundle: bool
     runs: int
-    """How many runs of each results directory are repeated for a plain artifact."""
+    """Number of runs of each results directory that are repeated for a plain artifact."""
     options: Options
-    """What these have beside the values of their records."""
+    """Options that these have beside the values of their records."""
     quiet: bool
 
 

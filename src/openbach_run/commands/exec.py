@@ -55,7 +55,7 @@ brings back what is in it at the end. The scenario's servers run, too (iperf3 on
 
 NOT_FOUND = re.compile(r"([\w.-]+): (?:command )?not found")
 NEEDED_BY = {"resolvconf": ", which a line DNS = of wg-quick needs: leave the line out"}
-"""What shells say of a program that is not there, and who calls it without the user's knowledge."""
+"""Words of shells on a program that is not there, and who calls it without the user's knowledge."""
 LIMIT_S, LONGEST_S = 4 * 3600, 10**6
 
 EPILOG = """\
@@ -240,10 +240,10 @@ class Printer:
         self.running: set[int] = set()
         """The commands that have begun and not ended."""
         self._gap = ""
-        """What ends a line that a command has left without an end."""
+        """Text that ends a line that a command has left without an end."""
         self._partial: dict[tuple[int, int], str] = {}
         self._absent: dict[int, str] = {}
-        """Of commands that called a program which is not there: what to know of that."""
+        """Hints on commands that called a program which is not there, by number."""
 
     def told(self, event: Mapping[str, Any]) -> None:
         """Print a line of the guest's output (guest/typed.py)."""

@@ -27,7 +27,7 @@ from openbach_run.prompt.session import Given, given_files
 
 MEASURE = "--measure"
 ABSENT = "nothing"
-"""In a table's cell, where nothing fits and nothing has to (NAME?=REGEX)."""
+"""Word of a table's cell where nothing fits and nothing has to (NAME?=REGEX)."""
 USUAL_PLACE = Path("results")
 
 

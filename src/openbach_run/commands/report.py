@@ -23,7 +23,7 @@ from openbach_run.results.run_archive import write_runs
 
 TABLE = "results.parquet"
 TRACKED = {TABLE, "report.html", "report.pdf", "figures"}
-"""What git has of a report."""
+"""Files of a report that git has."""
 
 DESCRIPTION = """\
 Writes the technical report of one or more campaigns: report.html (one file, works

@@ -33,10 +33,10 @@ class Setting:
     name: str
     text: str
     default: tuple[str, ...]
-    """Its values where none is given: several are swept; () where one has to be given."""
+    """Values where none is given: several are swept; () where one has to be given."""
     choices: tuple[str, ...]
     takes: str
-    """What its job takes, in words, if that is no list of choices."""
+    """Values that its job takes, in words, if that is no list of choices."""
     is_argument: bool
 
 

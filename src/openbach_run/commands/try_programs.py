@@ -39,7 +39,7 @@ from openbach_run.units import number, plain
 
 WELL, FAILED, REGRESSION = 0, 1, 3
 GOOD, BAD, CANNOT_TELL = 0, 1, 125
-"""What `git bisect run` wants."""
+"""Exit codes that `git bisect run` wants."""
 USUAL = "geo"
 LARGEST_PAYLOAD = 100_000_000
 

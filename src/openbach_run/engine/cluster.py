@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 CONNECT_LIMIT_S = 10
 LOOK_S = 2
 WORKERS_LIMIT_S = 60
-"""How long a cluster may have no worker (a nanny starts another one in the place of one that
+"""Limit of a cluster's time without a worker (a nanny starts another one in the place of one that
 died)."""
 BATCH_S, BATCH_RUNS = 10, 20
-"""After how long a worker begins no further run of its batch, and how many a batch has at most."""
+"""Time after which a worker begins no further run of its batch, and the most runs of a batch."""
 CHECK_EVERY = 100
 """Runs of a worker from one that is executed elsewhere too to the next: how many a wrong worker can
 cost, with those that it does while it is checked."""
@@ -60,10 +60,10 @@ Code = tuple[tuple[str, str], ...]
 """The folders that a guest gets to see (`LocalEngine.code_folders`), on the worker as here."""
 Spec = Mapping[str, Any]
 Left = tuple[Outcome, bytes]
-"""Of a run the outcome and what it has left: its directory as a tar file, packed as in the results
+"""Outcome of a run and what it has left: its directory as a tar file, packed as in the results
 if it has finished."""
 Done = tuple[str, list[Left]]
-"""What comes of a batch: the worker, and what the first of its runs have left."""
+"""Result of a batch: the worker, and what the first of its runs have left."""
 
 
 @dataclass(eq=False)
@@ -90,7 +90,7 @@ class _Check:
     outcome: Outcome
     done: list[tuple[_Run, Left]]
     unchecked: int
-    """How many runs of the worker it decides on."""
+    """Number of the worker's runs that it decides on."""
 
 
 class ClusterExecutor:
@@ -103,7 +103,7 @@ class ClusterExecutor:
         """Raises SetupError when the scheduler does not answer."""
         self._scheduler, self._client = scheduler, _client(scheduler)
         self._waiting: tuple[deque[_Run], deque[_Run]] = deque(), deque()
-        """Those that come first, and those that come later."""
+        """Runs that come first, and runs that come later."""
         self._lowest = math.inf
         self._unfinished = self._orders = 0
         self._going: dict[int, tuple[Any, Collection[str]]] = {}
@@ -112,7 +112,7 @@ class ClusterExecutor:
         self._threads: dict[str, int] = {}
         """The workers that get runs, by address."""
         self._names: dict[str, str] = {}
-        """What those that were there last are called."""
+        """Names of the workers that were there last, by address."""
         self._seen_s, self._looked_s = time.monotonic(), -math.inf
         self._wrong: set[str] = set()
         self._since: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ class ClusterExecutor:
         self._passed: set[str] = set()
         self._checks: list[_Check] = []
         self._left: dict[str, Left | Exception] = {}
-        """What has come of the run that is kept next, by its name."""
+        """Results of the runs that are kept next, by name."""
 
     def submit(self, task: Callable[[int], None], priority: float = 0, run: Any = None) -> None:
         """Add a task that keeps a run; those of the lowest number come first."""

@@ -29,7 +29,7 @@ class Outcome:
     capture_hash: str
     error: str | None
     host: Mapping[str, Any] = field(default_factory=dict)
-    """What else this machine has measured itself: `Record.host`."""
+    """Facts that this machine has measured itself: `Record.host`."""
 
 
 Run = Callable[[Mapping[str, Any], Path, int, OnEvent], Outcome]

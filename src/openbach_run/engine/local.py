@@ -45,12 +45,12 @@ SILENCE_LIMIT_S = 120.0
 """Wall time without an event and without 65536 packets after which a guest has hung; a heartbeat
 comes every 10 virtual seconds."""
 END_LIMIT_S = 60.0
-"""From the signal that ends a guest to the end of its last process."""
+"""Time from the signal that ends a guest to the end of its last process."""
 LOOK_S = 0.2
-"""From one look at a run's events to the next."""
+"""Time from one look at a run's events to the next."""
 RUN_LIMIT_BYTES = 64 << 20
 RUN_LIMIT_FILES = 20_000
-"""What a run may write, its capture apart; one that writes more is ended."""
+"""The most that a run may write, its capture apart; one that writes more is ended."""
 GUEST_MODULES = (
     "openbach_run/__init__.py",
     "openbach_run/errors.py",
@@ -64,7 +64,7 @@ GUEST_MODULES = (
     "openbach_jobs/__init__.py",
     "openbach_jobs/command.py",
 )
-"""What of `src` runs in the guest beside jobs. A change to anything else makes no finished run
+"""Files of `src` that run in the guest beside jobs. A change to anything else makes no finished run
 stale."""
 
 
@@ -110,7 +110,7 @@ class LocalEngine(ABC):
         self._only_locked = locked
         self.silence_limit_s = silence_limit_s
         self.limit_bytes, self.limit_files = RUN_LIMIT_BYTES, RUN_LIMIT_FILES
-        """What a run may have in its directory, its capture apart."""
+        """The most that a run may have in its directory, its capture apart."""
         self._cache = cache or cache_directory()
         self._jail: Jail | None = None
         self._host_programs: dict[str, Path] = {}

@@ -20,7 +20,7 @@ class Verdict:
     """The comparison of the time of a trial with that of an earlier one."""
 
     change: Estimate | None
-    """Of the ratio of the times, 1 for no change; None if no seed ended well in both."""
+    """Ratio of the times, 1 for no change; None if no seed ended well in both."""
     broken: tuple[Seen, ...]
     """The seeds that failed now and had not before."""
     tolerance: float

@@ -16,12 +16,12 @@ from pathlib import Path
 from openbach_run.prompt.programs import EXECUTABLE, LOAD, MAGIC, located_segments
 
 CLOCK = re.compile(rb"\x0f\x31|\x0f\x01\xf9")
-"""RDTSC and RDTSCP."""
+"""Instructions that read the clock: RDTSC and RDTSCP."""
 TRAP = b"\x0f\x0b"
-"""UD2: SIGILL."""
+"""Instruction that ends a program by SIGILL: UD2."""
 NOP = b"\x90"
 LOADER = "loader"
-"""Of a copied program: glibc's reads the clock for its own statistics, and for nothing else."""
+"""The loader of a copy: glibc's reads the clock for its own statistics, and for nothing else."""
 STARTS = range(64, 128)
 """Distances before an instruction at which decoding begins: from most places it soon falls into
 step with the program."""

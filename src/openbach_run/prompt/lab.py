@@ -32,9 +32,9 @@ from openbach_run.prompt.testbed import Testbed, with_commands
 from openbach_run.results.record import FINISHED
 
 ORDERS = "orders"
-"""Of a run's directory (guest/typed.py)."""
+"""Folder of a run's directory (guest/typed.py)."""
 LOOK_S = 0.002
-"""From one look at what the guest has told to the next, while it runs."""
+"""Time from one look at what the guest has told to the next, while it runs."""
 
 
 class LabClosed(Exception):
@@ -52,7 +52,7 @@ class Ran:
     stdout: str
     stderr: str
     begun_s: float
-    """Virtual seconds into the run."""
+    """Time in virtual seconds into the run."""
     ended_s: float
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ EXECUTABLE = 1
 TRACE = "LD_TRACE_LOADED_OBJECTS"
 """Makes glibc's loader list what it would load, and start nothing (ld.so(8))."""
 SHARED = "/home"
-"""Where the guest has the files (guest/typed.py)."""
+"""Directory where the guest has the files (guest/typed.py)."""
 
 
 def segments(program: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -28,9 +28,9 @@ from openbach_run.results.captures import CAPTURE
 from openbach_run.results.run_files import DamagedRecord
 
 OUTPUT, FILES, LEFT = "output.jsonl", "given", "left"
-"""Of a run's directory: what commands print, the files that they are given, and what they leave."""
+"""Parts of a run's directory: what commands print, the files they are given, what they leave."""
 LOOK_S = 0.02
-"""From one look at what commands have printed to the next."""
+"""Time from one look at what commands have printed to the next."""
 REMOVE = 'read -r _; while [ -e "$1" ]; do chmod -R u+rwx "$1"; rm -rf "$1" || sleep 0.1; done'
 """A shell's command that removes a directory once its input has ended; a guest that is being ended
 may still write there."""
@@ -91,7 +91,7 @@ class Session:
     outcome: Outcome
     ended: dict[int, Ended] = field(default_factory=dict)
     lasting: set[int] = field(default_factory=set)
-    """Those with & that were ended with the run."""
+    """Numbers of the commands with & that were ended with the run."""
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def bring(run_dir: Path, names: Sequence[str], output: Path) -> list[str]:
 
 
 LEFT_BYTES, LEFT_FILES = 1 << 30, 20_000
-"""What commands may leave beside the files that they were given."""
+"""The most that commands may leave beside the files that they were given."""
 
 
 def limits(run_dir: Path) -> tuple[int, int]:

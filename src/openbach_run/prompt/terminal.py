@@ -30,18 +30,18 @@ from openbach_run.prompt.testbed import with_commands
 from openbach_run.results import run_files
 
 IN, OUT, TYPED, TERMINFO = "in", "out", "typed.txt", "terminfo"
-"""Of a run's directory (guest/terminal.py)."""
+"""Parts of a run's directory (guest/terminal.py)."""
 LOOK_S = 0.005
-"""From one look at what a terminal shows to the next."""
+"""Time from one look at what a terminal shows to the next."""
 END = b"\x04"
 """Ctrl-D, which is to a terminal what the end is to a file."""
 END_AGAIN_S = 0.5
-"""From one Ctrl-D to the next, as long as the shell goes on after the end of its input."""
+"""Time from one Ctrl-D to the next, as long as the shell goes on after the end of its input."""
 LONGEST_S = 30 * 24 * 3600.0
 PLACES = ("~/.terminfo", "/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo")
-"""Where a machine has what it knows of terminals."""
+"""Directories where a machine has what it knows of terminals."""
 SHELLS = "shells"
-"""Of the cache: a file for each testbed with terminals, which has its run's directory."""
+"""Folder of the cache: a file for each testbed with terminals, which has its run's directory."""
 
 
 class NoTestbed(Exception):

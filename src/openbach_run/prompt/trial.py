@@ -40,7 +40,7 @@ from openbach_run.results.run_files import DamagedRecord
 PAYLOAD = "payload"
 """The file of random bytes that both ends are given."""
 STDOUT = "-"
-"""In place of a file's name: what the client prints."""
+"""Word in place of a file's name: what the client prints."""
 QLOG = "qlog"
 RESULTS = "results.json"
 SOCKETS = "cat /proc/net/tcp /proc/net/tcp6 /proc/net/udp /proc/net/udp6 2> /dev/null"
@@ -53,9 +53,9 @@ READY = (
     ' [ "$(cat /run/sockets)" = "$(cat /run/sockets.before)" ] || exit 0; sleep 0.01; done; exit 1'
 )
 ILLEGAL = (-signal.SIGILL, 128 + signal.SIGILL)
-"""Ends of a program that has come to a trap: its own, and that of a shell around it."""
+"""Exit codes of a program that has come to a trap: its own, and that of a shell around it."""
 ILLEGAL_SAID = "illegal instruction"
-"""Said by shells of their programs, and by programs that catch the signal, as those of Go."""
+"""Words of shells on their programs, and of programs that catch the signal, as those of Go."""
 SERVER, READY_AT, CLIENT = 1, 2, 3
 """The places of the commands in a run."""
 
@@ -88,13 +88,13 @@ class Seen:
 
     seed: int
     time_s: float | None
-    """From the start of the client to its end; None if it did not end."""
+    """Time from the start of the client to its end; None if it did not end."""
     bytes: int | None
-    """What arrived, where the trial says in which file."""
+    """Number of bytes that arrived, where the trial says in which file."""
     exit_code: int | None
-    """The client's."""
+    """Exit code of the client."""
     wrong: str
-    """What is wrong with it, for a person; "" if nothing is."""
+    """Fault, in words for a person; "" if there is none."""
     packets: str
     """The hash of all packets: the same packets at the same times have the same."""
 

@@ -21,7 +21,7 @@ from openbach_run.errors import SetupError
 
 PROGRAM = Path(__file__).with_name("enter.py")
 VARIABLE = "OPENBACH_RUN_NATIVE"
-"""Which of the modes to try; without it the first that works."""
+"""Variable that names the mode to try; without it the first that works."""
 MODES = (USER, ROOT)
 LIMIT_S = 30
 CONGESTION_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"

@@ -26,7 +26,7 @@ from openbach_run.openbach.measures import Declared, Measure
 from openbach_run.results.record import events, statistics
 
 PERIOD_S = 0.5
-"""Between two looks: each costs some milliseconds."""
+"""Time between two looks: each costs some milliseconds."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BYTES = ("received_bytes", "bytes")
 """Statistics that say what a job has transferred."""
@@ -48,7 +48,7 @@ MEASURES: Declared = {
     ),
     BY_PROGRAM: (CPU_S, PER_GB),
 }
-"""As if two jobs had sent them."""
+"""Measures, as if two jobs had sent them."""
 BUSY, STEAL = (0, 1, 2, 5, 6), 7
 """Fields of the first line of /proc/stat: user, nice, system, irq, softirq."""
 
@@ -61,7 +61,7 @@ class Process:
     program: str
     parent: int
     ticks: int
-    """Its own, and those of children that ended before anybody saw them."""
+    """CPU time of its own, and of children that ended before anybody saw them."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Sample:
     """The CPU times in s up to a moment of the run."""
 
     time_s: float
-    """Of CLOCK_MONOTONIC."""
+    """Time of CLOCK_MONOTONIC."""
     programs_s: Mapping[tuple[str, str], float]
     """CPU time so far by host and program."""
     run_s: float
@@ -92,11 +92,11 @@ class Watch:
     keeper: int
     cgroup: str
     windows: dict[int, Window] = field(default_factory=dict)
-    """By job instance, of those that ended by themselves."""
+    """Windows of the jobs that ended by themselves, by instance."""
 
     def __post_init__(self) -> None:
         self._hosts: dict[int, str] = {}
-        """By the inode of their network namespaces."""
+        """Hosts by the inode of their network namespaces."""
         self._known: dict[int, Process] = {}
         self._begun: dict[int, Sample] = {}
         self._ended = threading.Event()

@@ -41,7 +41,7 @@ class NativeEngine(LocalEngine):
     """
 
     boundary: Boundary
-    """What keeps runs apart from this machine, once prepared."""
+    """Boundary that keeps runs apart from this machine, once prepared."""
 
     def _prepare_kernel(self, progress: Progress) -> None:
         tree = self.tree()

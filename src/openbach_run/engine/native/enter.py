@@ -46,11 +46,11 @@ ALL_IDS = "0 0 65536"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "net/tun")
 LINKS = {"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"}
 WRITABLE = ("run", "tmp", "root", "var/lib", "var/log", "opt/openbach/agent")
-"""As the guest's init has them."""
+"""Directories that are writable, as the guest's init has them."""
 READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
-"""Of /proc, where the host's root would change the host."""
+"""Parts of /proc with which the host's root would change the host."""
 CAPABILITIES = (*range(14), 14, 15, 18, 19, 21, 23, 24, 31)
-"""What process 1 may have (linux/capability.h). Among those that it may not: modules (16), raw I/O
+"""Rights that process 1 may have (linux/capability.h). Not among them: modules (16), raw I/O
 (17), reboot (22), date (25), devices (27), kernel log (34)."""
 LAST_CAPABILITY = 63
 REMOVAL_LIMIT_S = 5.0

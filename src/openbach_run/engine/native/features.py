@@ -21,7 +21,7 @@ FEATURES = {
     "mptcp": "ip mptcp endpoint add 127.0.0.1",
     "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
 }
-"""What a job or a VPN may need of a kernel, and the command that shows, in a network namespace of
+"""Feature of a kernel that a job or a VPN may need → command that shows, in a network namespace of
 its own, that it is there."""
 IN_WORDS = {
     "cpu_model": "the CPU model, which is of virtual time",

@@ -44,19 +44,19 @@ from openbach_run.results.run_files import DamagedRecord
 
 POLL_S = 1.0
 ARRIVAL_LIMIT_S = 10.0
-"""After a start without an answer: how long its instance is looked for before the order is given
+"""Time for which the instance of a start without an answer is looked for before the order is given
 again."""
 STOP_LIMIT_S = 60.0
 LEFTOVERS_LIMIT_S = 10.0
-"""What a stop has reached gets this long to end: an agent kills a job some 3 s after its stop."""
+"""Time that jobs get to end after a stop: an agent kills a job some 3 s after its stop."""
 SETTLED_S = 5.0
-"""After a stop: when no job has come of the instance and none runs for so long, none will."""
+"""Time after a stop without a new or a running job of the instance after which none will come."""
 STATISTICS_LIMIT_S = 30.0
 """The collector writes what jobs have sent some seconds later: what it has is read until it stays
 the same."""
 STARTS_LOOKED_AT = 5
 FETCHED = "instance.json"
-"""In a record: the controller's last answer. It is written when the results are there."""
+"""File of a record with the controller's last answer. It is written when the results are there."""
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 RunKey = tuple[tuple[tuple[str, str], ...], int]
@@ -561,7 +561,7 @@ class Order:
     """
 
     scenarios: list[dict[str, Any]]
-    """In stored form: sub-scenarios first, the one to start last."""
+    """Scenarios in stored form: sub-scenarios first, the one to start last."""
     arguments: dict[str, str]
     called: dict[str, str]
     """Names on the platform → names in the files."""

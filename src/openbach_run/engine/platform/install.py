@@ -22,11 +22,11 @@ from openbach_run.openbach.project import packed
 
 POLL_S = 2.0
 STEP_LIMIT_S = 600.0
-"""For a playbook, and for an answer: attaching an agent asks all of them over Ansible."""
+"""Limit for a playbook, and for an answer: attaching an agent asks all of them over Ansible."""
 DONE, RUNNING = (200, 204), 202
 MOST_TOLD = 500
 Step = tuple[str, Callable[[], str], Callable[[], object]]
-"""Its name; a look, which returns what is missing, or ""; and what brings that."""
+"""Name; a look, which returns what is missing, or ""; and what brings that."""
 
 
 @dataclass

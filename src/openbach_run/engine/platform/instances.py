@@ -12,7 +12,7 @@ from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import SetupError
 
 OF_A_RUN = {"status", "launch_date", "job", "scenario"}
-"""What an instance shows of a function beside the function itself."""
+"""Keys that an instance shows of a function beside the function itself."""
 
 
 def instances_of(

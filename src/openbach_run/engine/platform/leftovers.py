@@ -15,7 +15,7 @@ from openbach_run.engine.platform.rest import Controller, Refused
 
 RUNNING = "Running"
 INSTANCES_LOOKED_AT = 50
-"""The newest of a project."""
+"""Number of a project's newest instances that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class RunningJob:
     instance_id: int
     entity: str
     address: str
-    """Of its agent."""
+    """Address of its agent."""
 
     def __str__(self) -> str:
         return f"the job {self.name} (instance {self.instance_id}) on {self.entity or self.address}"

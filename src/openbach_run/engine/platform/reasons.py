@@ -26,9 +26,9 @@ LOGS_LIMIT_S = 10.0
 POLL_S = 1.0
 COLLECTOR_TIMEOUT_S = 3.0
 LOGS_PORT = 9200
-"""Of a collector's Elasticsearch, unless it was installed with another one."""
+"""Port of a collector's Elasticsearch, unless it was installed with another one."""
 LINES = 5
-"""Of the log, of each job: the last ones."""
+"""Number of lines, the last ones, of each job's log."""
 WARNING = 4
 """Severity of syslog: this and what is graver."""
 

@@ -28,12 +28,12 @@ from openbach_run.json_files import read_json
 from openbach_run.paths import CONTROLLER_PORT
 
 TIMEOUT_S = 30.0
-"""For a whole answer, from the request on."""
+"""Limit for a whole answer, from the request on."""
 LOST_LIMIT_S = 120.0
 """The time for which a request is repeated while the controller cannot be reached; agents go on
 without it."""
 LOG_IN_LIMIT_S = 3.0
-"""The same before anything has worked: more likely the address is wrong."""
+"""That time before anything has worked: more likely the address is wrong."""
 RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 """Pauses between repetitions: the first, doubled each time up to the longest."""
 CHUNK_BYTES = 1 << 16
@@ -84,7 +84,7 @@ class Access:
     """The address of a controller, and who logs in. Passwords are kept out of its text."""
 
     url: str
-    """With a slash at its end: http://172.20.34.80:8000/"""
+    """URL with a slash at its end: http://172.20.34.80:8000/"""
     login: str
     password: str = field(repr=False)
     vault_password: str = field(default="", repr=False)

@@ -26,7 +26,7 @@ from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord
 
 TOLD = re.compile(r"([\d.]+) (.+)")
-"""What a builder prints of its progress: the part done, and what it does."""
+"""Line of a builder's progress: the part done, and what it does."""
 PASSED = re.compile(
     r"PATH|(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|GO(PROXY|SUMDB|NOSUMDB|PRIVATE|TOOLCHAIN)"
     r"|CARGO_(NET|HTTP)_\w+|RUSTUP_(HOME|TOOLCHAIN)|PIP_(CERT|INDEX_URL)"

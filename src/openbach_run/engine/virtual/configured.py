@@ -22,12 +22,12 @@ MASTERS = "usr/share/base-passwd"
 SYSUSERS = "usr/lib/sysusers.d"
 ALTERNATIVES = "etc/alternatives"
 SYSTEM_IDS = range(100, 900)
-"""Of system users; our own have higher ones."""
+"""Ids of system users; our own have higher ones."""
 NOBODY_GROUP = "nogroup"
 NOLOGIN = "/usr/sbin/nologin"
 NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 STATE_SCRIPT = "usr/local/lib/openbach-run/state"
-"""Makes, on a host, what packages have in directories that begin empty there."""
+"""Script that makes, on a host, what packages have in directories that begin empty there."""
 EMPTY_PLACES = ("var/lib", "var/log")
 """Directories that each host has for itself, empty."""
 OWNERS = {"var/log/squid": "proxy", "var/spool/squid": "proxy"}
@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "usr/sbin/a2ensite": "a2ensite -q 000-default",
 }
-"""What else a host needs if a package has that program."""
+"""Program of a package → what else a host then needs."""
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,13 @@ what comes, and a machine without certificates gets it too."""
 HELPERS = (Path("/usr/lib/apt/apt-helper"), Path("/usr/libexec/apt/apt-helper"))
 DOWNLOAD_OPTIONS = ("APT::Sandbox::User=", "Acquire::Retries=3", "Acquire::http::Timeout=30")
 LOOK_S = 0.2
-"""From one look at a download's progress to the next."""
+"""Time from one look at a download's progress to the next."""
 EXAMPLE = f"{MIRROR_VARIABLE}=http://deb.debian.org/debian"
 DEBIAN_MAIN = re.compile(
     r"'((?!cdrom:)[^']+)/dists/(?:bookworm|trixie|forky|sid|oldstable|stable|testing|unstable)/main/binary-[^']*'",
     re.MULTILINE,
 )
-"""What `apt-get update` would fetch from a Debian mirror; the mirror's URI."""
+"""Line of what `apt-get update` would fetch from a Debian mirror; the mirror's URI."""
 
 
 def run(command: Sequence[str], what: str, **environment: str) -> str:
@@ -78,7 +78,7 @@ OTHER_SYSTEMS = {
     "pacman": ("pacman -S --needed", {"xz-utils": "xz", "libc6-dev": "glibc"}),
     "zypper": ("zypper install", {"xz-utils": "xz", "libc6-dev": "glibc-devel"}),
 }
-"""Of systems that are not Debian's: package manager → how it installs, and what it calls
+"""Package managers of systems that are not Debian's → how it installs, and what it calls
 differently. From their documentation; tried on none of them (docs/bundle.md)."""
 
 _INSTALLING = threading.Lock()
@@ -86,7 +86,7 @@ INSTALL_LOCK = "apt.lock"
 """The file of the cache that whoever installs packages holds, the launcher too."""
 APT_LISTS_LOCK = Path("/var/lib/apt/lists/lock")
 DPKG_WAITS = ("-o", "DPkg::Lock::Timeout=600")
-"""For apt-get: another program that installs is waited for."""
+"""Options of apt-get: another program that installs is waited for."""
 
 
 def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True) -> None:
@@ -278,7 +278,7 @@ class Package:
     version: str
     architecture: str
     path: str
-    """Below a mirror's URI: pool/main/…"""
+    """Path below a mirror's URI: pool/main/…"""
     sha256: str
     size_bytes: int
 

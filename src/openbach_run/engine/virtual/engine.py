@@ -64,18 +64,18 @@ its jobs."""
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 PIPE_BYTES = 1 << 20
 END_BYTES = 1 << 20
-"""What the digests at the end of a stream may take: some 10 000 interfaces."""
+"""The most that the digests at the end of a stream may take: some 10 000 interfaces."""
 CAPTURE_LIMIT_BYTES = 8 << 30
-"""Of a capture that is kept; a download of 30 MB makes some 0.3 GB."""
+"""Limit of a capture that is kept; a download of 30 MB makes some 0.3 GB."""
 QLOG_LIMIT_BYTES = 1 << 30
-"""What a run may write with the qlog of its connections; that of 30 MB is some 20 MB at an end."""
+"""Limit of a run with the qlog of its connections; that of 30 MB is some 20 MB at an end."""
 
 
 class VirtualEngine(LocalEngine):
     """Runs run specifications in guests with a kernel of their own."""
 
     kernel: Kernel
-    """Once prepared, like the jail around it."""
+    """Kernel, once prepared, like the jail around it."""
     jail: Jail
 
     def __init__(
@@ -274,7 +274,7 @@ class _Capture(threading.Thread):
         self._end = b""
         """The last bytes of the stream, or of these the digests alone."""
         self.digests: list[Digest] = []
-        """Of all interfaces, once the stream has ended; [] if the guest did not end by itself."""
+        """Digests of all interfaces after the end; [] if the guest did not end by itself."""
         self.keys = b""
         self.size_bytes = 0
         self.start()
@@ -368,7 +368,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._ahead_ns: int | None = None
-        """What the guest's date is ahead of this machine's clock."""
+        """Time by which the guest's date is ahead of this machine's clock."""
 
     def wait_for(self, guest_ns: int) -> None:
         """Wait until a guest's date has come.

@@ -70,7 +70,7 @@ MADE_HEADERS = (
     "include/config",
     "include/generated",
 )
-"""What modules are built with, of the source and of what was made from it."""
+"""Files that modules are built with, of the source and of what was made from it."""
 HEADERS_FILE = "headers.tar.gz"
 OBJECTS = ("*.o", "*.a", "*.so*", "*.cmd")
 # What is not unpacked: nine tenths of the source are for machines that the guest is not. Of a
@@ -124,7 +124,7 @@ class Kernel:
     """Archive of what modules are built with."""
     identity: str
     differing: str = ""
-    """What of the source differs from debian.lock, in words."""
+    """Difference of the source from debian.lock, in words."""
 
 
 class KernelBuild:

@@ -38,9 +38,9 @@ ARCHIVES = "debian-archives"
 on."""
 NOT_LOCKED = "not the locked packages"
 MOST_DIGITS = 12
-"""Of the size of a package in bytes."""
+"""The most digits of the size of a package in bytes."""
 NAMED = 8
-"""How many packages a message names; it counts the others."""
+"""The most packages that a message names; it counts the others."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class PackageSet:
     """Packages whose files are there, to make a guest tree or a kernel from."""
 
     places: Mapping[str, Sequence[Package]]
-    """By the place where they are unpacked."""
+    """Packages by the place where they are unpacked."""
     archives: Path
     """The directory of their files."""
     differing: Mapping[str, str] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
 def _sources(refusals: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Locked], str]]]:
     """The places to download from, in order: in words, and where a package is there.
 
-    A machine without a mirror, like Ubuntu's, has the archive alone; `said` gets the reason.
+    A machine without a mirror, like Ubuntu's, has the archive alone; `refusals` get the reason.
     """
     try:
         mirror = debian.mirror().rstrip("/")

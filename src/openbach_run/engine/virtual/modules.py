@@ -26,7 +26,7 @@ from openbach_run.progress import Progress
 from openbach_run.results import run_files
 
 DIRECTORY = "modules"
-"""Where they stand in the guest's code: the guest loads those that its run uses."""
+"""Directory of the modules in the guest's code: the guest loads those that its run uses."""
 CPU_MODEL = "cpu_model"
 """Folder of kernel/modules, and the module; of runs that use a profile of a CPU."""
 

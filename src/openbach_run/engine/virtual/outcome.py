@@ -21,7 +21,7 @@ COMPLAINT = re.compile(
 )
 """A line of the kernel's log after which its results are not to be trusted."""
 OUT_OF_MEMORY = "Out of memory"
-"""How the line begins that says what was killed; traces of the kernel stand before it."""
+"""The beginning of the line that says what was killed; traces of the kernel stand before it."""
 STATUSES = ("Finished Ok", "Finished Ko", "Stopped")
 FAILED = {"function": (int, NoneType), "error": str}
 FAILED_JOB = {

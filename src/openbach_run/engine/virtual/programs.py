@@ -40,18 +40,18 @@ from openbach_run.results import run_files
 from openbach_run.semantic_hash import acting
 
 DIRECTORY = "bin"
-"""Where they stand in the guest's code; it is on the PATH of jobs."""
+"""Directory of the programs in the guest's code; it is on the PATH of jobs."""
 BUILDERS = {
     "build": REPOSITORY / "jobs/vpn/files/vpn_make_program.py",
     "crate": REPOSITORY / "jobs/vpn/files/vpn_program.py",
     "go": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
     "source": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
 }
-"""By the key of a recipe that names how it is built, or where its source is: the first counts."""
+"""Key of a recipe that names how it is built, or its source → builder: the first counts."""
 SHARED = REPOSITORY / "src/openbach_jobs"
-"""What the builders import, as other programs of jobs do."""
+"""Package that the builders import, as other programs of jobs do."""
 GO_ROOT = ("VERSION", "go.env", "lib", "pkg", "src")
-"""What Go is in, beside the directory of its programs."""
+"""Files and directories of Go, beside that of its programs."""
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 FLAGS = ("CFLAGS=-O2", "LDFLAGS=-static")
 HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"
