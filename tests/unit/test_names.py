@@ -22,7 +22,6 @@ TO_DO = {
     "src/openbach_run/commands",
     "src/openbach_run/engine",
     "src/openbach_run/guest",
-    "src/openbach_run/openbach",
     "src/openbach_run/prompt",
     "src/openbach_run/report/words.py",
 }
