@@ -16,7 +16,6 @@ FORBIDDEN = {"one", "found", "made"}
 TO_DO = {
     "jobs",
     "src/openbach_jobs",
-    "src/openbach_run",
     "src/openbach_run/bundle",
     "src/openbach_run/commands",
     "src/openbach_run/engine",
