@@ -16,9 +16,7 @@ FORBIDDEN = {"one", "found", "made"}
 TO_DO = {
     "jobs",
     "src/openbach_jobs",
-    "src/openbach_run",
     "src/openbach_run/bundle",
-    "src/openbach_run/campaign",
     "src/openbach_run/commands",
     "src/openbach_run/engine",
     "src/openbach_run/guest",
