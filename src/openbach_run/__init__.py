@@ -18,7 +18,7 @@ PUBLIC = {
     "run",
     "run_campaign",
 }
-"""What `import openbach_run` gives (docs/python.md)."""
+"""Names that `import openbach_run` gives (docs/python.md)."""
 
 
 def __getattr__(name: str) -> object:

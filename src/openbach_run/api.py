@@ -97,7 +97,7 @@ def run(
         pcap=pcap,
         keys=keys,
         locked=locked,
-        additions=tuple(Path(one) for one in additions),
+        additions=tuple(Path(addition) for addition in additions),
         inventory=None if inventory is None else Path(inventory),
     )
     settings = [f"{name}={','.join(map(str, _several(value)))}" for name, value in values.items()]
@@ -124,17 +124,17 @@ def lab(
     """
     options = Options(
         locked=locked,
-        additions=tuple(Path(one) for one in additions),
+        additions=tuple(Path(addition) for addition in additions),
         inventory=None if inventory is None else Path(inventory),
     )
     settings = [f"{name}={value}" for name, value in values.items()]
     if not 0 <= seed < 2**31:
         raise InputError(f"seed={seed}: from 0 to {2**31 - 1}")
     testbed = checked_testbed(str(scenario), settings, f"{seed},", options, "lab")
-    given = given_files([str(one) for one in files])
+    inputs = given_files([str(file) for file in files])
     with shown_when_due(quiet) as show:
         engine, specs = testbed.prepared(show)
-    return Lab(testbed, engine, specs[seed], given)
+    return Lab(testbed, engine, specs[seed], inputs)
 
 
 def load(directory: str | Path) -> Results:
@@ -184,10 +184,10 @@ class Results:
 
         The arguments with several values are columns. A cell is a combination of values.
         """
-        found = read_campaigns([self.directory])
-        names = [name for name in found.cells[0].values if len(found.distinct(name)) > 1]
+        results = read_campaigns([self.directory])
+        names = [name for name in results.cells[0].values if len(results.distinct(name)) > 1]
         rows = []
-        for cell in found.cells:
+        for cell in results.cells:
             measured = estimate(list(cell.measured(measure).values()))
             if measured is not None:
                 rows.append({**{name: cell.values.get(name) for name in names}, **asdict(measured)})
@@ -212,9 +212,9 @@ class Results:
             names: set[str] = set()
             for run_id in self._run_ids(runs)[:1]:
                 names.update(*statistics(self.directory / "runs" / run_id))
-            there = sorted(name for name in names if not name.startswith("_"))
+            sent = sorted(name for name in names if not name.startswith("_"))
             raise InputError(
-                f"{statistic}: no run has sent this statistic; there are {', '.join(there)}"
+                f"{statistic}: no run has sent this statistic; there are {', '.join(sent)}"
             )
         categories = ("run_id", "job", "agent", "suffix")
         return frame.assign(
@@ -235,9 +235,9 @@ class Results:
         if not capture.is_file():
             raise InputError(f"{capture} is not there: run it with pcap=True")
         seen = (
-            (one.time_ns, one.interface, one.ip)
-            for one in packets(capture)
-            if one.interface.startswith(interface)
+            (packet.time_ns, packet.interface, packet.ip)
+            for packet in packets(capture)
+            if packet.interface.startswith(interface)
         )
         rows = [(time_ns, name, *_decoded(ip)) for time_ns, name, ip in seen if ip]
         names = [
@@ -287,11 +287,11 @@ def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
 
     The categories have the order of their first rows.
     """
-    given = column.dropna()
+    present = column.dropna()
     try:
-        pandas.to_numeric(given)
+        pandas.to_numeric(present)
     except ValueError:
-        return column.astype(pandas.CategoricalDtype(list(dict.fromkeys(given)), ordered=False))
+        return column.astype(pandas.CategoricalDtype(list(dict.fromkeys(present)), ordered=False))
     return pandas.to_numeric(column)
 
 
@@ -301,11 +301,11 @@ def _sent(run_id: str, run_dir: Path, statistic: str) -> Iterator[tuple[Any, ...
     times = [line["_metadata"]["time"] for line in sent if "time" in line["_metadata"]]
     for line in sent:
         if line.get(statistic) is not None:
-            told: Mapping[str, Any] = line["_metadata"]
-            at_ms = told.get("time")
+            metadata: Mapping[str, Any] = line["_metadata"]
+            at_ms = metadata.get("time")
             since_s = None if at_ms is None else (at_ms - min(times)) / 1000
-            agent, suffix = told.get("agent_name", ""), told.get("suffix") or ""
-            yield run_id, told["job_name"], agent, suffix, at_ms, since_s, line[statistic]
+            agent, suffix = metadata.get("agent_name", ""), metadata.get("suffix") or ""
+            yield run_id, metadata["job_name"], agent, suffix, at_ms, since_s, line[statistic]
 
 
 def _decoded(ip: bytes) -> tuple[Any, ...]:

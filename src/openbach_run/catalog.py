@@ -103,12 +103,12 @@ class Catalog:
 
     def untested(self) -> set[str]:
         """Return the names of the folders whose description says that they are not tested here."""
-        found: set[str] = set()
+        names: set[str] = set()
         for kind in DESCRIBED:
-            found |= {
+            names |= {
                 name for name, folder in self.all(kind).items() if _tested(folder) == UNTESTED
             }
-        return found
+        return names
 
     @property
     def jobs(self) -> list[Path]:
@@ -119,12 +119,12 @@ class Catalog:
         """Return the files that lie beside the folders of a kind, and which they share, by name."""
         if kind not in DESCRIBED:
             return {}
-        found: dict[str, Path] = {}
+        by_name: dict[str, Path] = {}
         # In reverse: a file of the first root replaces one of the same name.
         for root in reversed(self.roots):
             files = [file for file in (root / kind).glob("*") if file.is_file()]
-            found |= {file.name: file for file in files if file.suffix != ".md"}
-        return found
+            by_name |= {file.name: file for file in files if file.suffix != ".md"}
+        return by_name
 
     def names_with_base(self, kind: str, name: str) -> tuple[str, ...]:
         """Return the names of an entry and of its base, if it has one. Raises InputError."""
@@ -148,7 +148,7 @@ class Catalog:
     @cached_property
     def entries(self) -> dict[str, dict[str, Path]]:
         """Return all entries: kind → name → folder or file."""
-        found: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
+        kinds: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
         for kind, patterns in PATTERNS.items():
             # The entry is the folder that the pattern's star stands for, or else the file itself.
             depth = patterns[0].count("/")
@@ -158,8 +158,8 @@ class Catalog:
                     entry = file.parents[depth - 1] if depth else file
                     # A job's folder may have other YAML files; that of the job has its name.
                     if kind != "jobs" or file.stem == entry.name:
-                        found[kind].setdefault(entry.stem if entry.is_file() else entry.name, entry)
-        return found
+                        kinds[kind].setdefault(entry.stem if entry.is_file() else entry.name, entry)
+        return kinds
 
 
 def _tested(folder: Path) -> Any:
@@ -179,7 +179,7 @@ def description(folder: Path) -> dict[str, Any]:
     Raises InputError.
     """
     files = [folder / name for name in DESCRIBED.values()]
-    file = next((one for one in files if one.exists()), None)
+    file = next((path for path in files if path.exists()), None)
     if file is None:
         return {}
     described = read_json(file)

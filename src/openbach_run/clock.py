@@ -21,5 +21,5 @@ def clock_named(text: str) -> str:
 
 def slowdown(clock: str) -> int:
     """Return the seconds of this machine in a second of the guest: 10 for `real/10`, else 1."""
-    found = re.fullmatch(rf"{REAL}/([1-9][0-9]{{0,3}})", clock)
-    return int(found[1]) if found else 1
+    match = re.fullmatch(rf"{REAL}/([1-9][0-9]{{0,3}})", clock)
+    return int(match[1]) if match else 1

@@ -60,7 +60,7 @@ def read_uploaded(path: Path) -> str:
 
 
 ANY_TEXT = "file_"
-"""Begins the name of a constant whose file is for commands, and may have any text."""
+"""Beginning of the name of a constant whose file is for commands, and may have any text."""
 MOST_BYTES = 1 << 20
 
 
@@ -77,9 +77,9 @@ LINK_FILE = "link_file"
 ORBIT = "orbit"
 """The argument that names a satellite."""
 SHARES = "shares"
-"""What terminals have of their own, of the inventory."""
+"""The argument with the shares of terminals, which the inventory has."""
 MODULES = "modules"
-"""Kind of what a run uses: modules of kernel/modules."""
+"""Kind of a run's entries that are modules of kernel/modules."""
 Presets = Mapping[str, Preset]
 """Satellite's name → its preset."""
 
@@ -147,13 +147,13 @@ def check_terminals(
 
 def terminals_of(inventory: Inventory) -> int:
     """Return the largest number of gateways beyond an interface of a satellite; 0 if unknown."""
-    found = [0]
+    counts = [0]
     for host in inventory.hosts:
         vias = {route.via for route in host.routes if route.table is None}
         if host.role == "sat":
             for _, others in inventory.neighbours(host):
-                found.append(len(vias & {one.address for one in others}))
-    return max(found)
+                counts.append(len(vias & {other.address for other in others}))
+    return max(counts)
 
 
 def modules_of(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, list[str]]:
@@ -179,19 +179,19 @@ def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
     """Return a note if a value replaces the constellation of its satellite; else an empty list."""
     orbit = cell.get(ORBIT, "")
     preset = of_orbits.get(orbit, Preset())
-    given = [name for name in (LINK_FILE, "delay_ms") if cell.get(name, NONE) != NONE]
-    if not given or not (preset.constellation or preset.reconfigurations):
+    names = [name for name in (LINK_FILE, "delay_ms") if cell.get(name, NONE) != NONE]
+    if not names or not (preset.constellation or preset.reconfigurations):
         return []
-    said = f"{given[0]}={cell[given[0]]}"
-    if preset.reconfigurations and given[0] == "delay_ms":
+    text = f"{names[0]}={cell[names[0]]}"
+    if preset.reconfigurations and names[0] == "delay_ms":
         if not preset.constellation:
             return []
         return [
-            f"{said} takes the place of the constellation of {ORBIT}={orbit} and its delays; its"
+            f"{text} takes the place of the constellation of {ORBIT}={orbit} and its delays; its"
             " reconfigurations stay, with their losses, steps and spread of the delay"
         ]
     return [
-        f"{said} takes the place of the constellation of {ORBIT}={orbit}, with its delays,"
+        f"{text} takes the place of the constellation of {ORBIT}={orbit}, with its delays,"
         " handovers and outages"
     ]
 
@@ -210,7 +210,7 @@ def note_on_shares(cell: Mapping[str, str], of_orbits: Presets, shares: str) -> 
         raise InputError(str(error)) from error
     if access != DAMA:
         return f"with access={access} the inventory's shares of terminals have no effect"
-    own = [one.replace(":", " ") for one in shares.split("/") if not one.endswith(":")]
+    own = [share.replace(":", " ") for share in shares.split("/") if not share.endswith(":")]
     return f"terminals with a share of their own: {', '.join(own)}"
 
 
@@ -259,7 +259,7 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
     if grid and grid.is_random and cell.get(LINK_FILE, NONE) == NONE:
         return True
     left_to_it = name != ORBIT and PRESET in cell.values()
-    return left_to_it and any(number(preset.values.get(one, "")) for one in RANDOM)
+    return left_to_it and any(number(preset.values.get(key, "")) for key in RANDOM)
 
 
 def _loses_at_random(file: str) -> bool:

@@ -38,7 +38,7 @@ FACTS = {
     "ansible_architecture": "x86_64",
     "ansible_kernel": "guest",
 }
-"""What a playbook asks of the machine, as the guest answers."""
+"""Facts of the machine that a playbook asks for → the guest's answers."""
 INSTEAD = {
     "d-itg-openbach": "d-itg",
     "iperf3-openbach": "iperf3",
@@ -67,9 +67,9 @@ WITH = {"python3-iptables": "libc-bin"}
 """Packages → what every Debian has beside them: python3-iptables finds its libraries by
 ldconfig."""
 MODPROBE = "echo /usr/sbin/modprobe > /proc/sys/kernel/modprobe"
-"""It calls what the kernel would call for a module, which is nothing in a guest."""
+"""Command that tells the kernel what to call for a module, which is nothing in a guest."""
 AGENT_PACKAGES = ("iproute2", "procps", "iputils-ping")
-"""What a machine with an agent has, whatever the job."""
+"""Packages of a machine with an agent, whatever the job."""
 APT = ("apt", "package", "aptitude")
 PYTHON_PACKAGES = ("pip",)
 ELSEWHERE = (
@@ -179,7 +179,7 @@ def installation_of(files: Path) -> Installation | None:
     playbook = files.parent / f"install_{files.parent.name}.yml"
     if not playbook.is_file():
         return None
-    stamp = playbook.stat().st_mtime_ns, tuple(sorted(one.name for one in files.glob("*.py")))
+    stamp = playbook.stat().st_mtime_ns, tuple(sorted(file.name for file in files.glob("*.py")))
     return _read(files, playbook, stamp)
 
 
@@ -190,25 +190,25 @@ def _read(files: Path, playbook: Path, stamp: object) -> Installation:
     `stamp` is only a key of the cache: it changes with the playbook and with the job's programs.
     """
     job = files.parent.name
-    found = Installation(job, steps=[Step("directories that packages have", STATE)])
+    result = Installation(job, steps=[Step("directories that packages have", STATE)])
     tasks = read_yaml(playbook)
-    if not isinstance(tasks, list) or not all(isinstance(one, dict) for one in tasks):
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise InputError(
             f"{playbook}: should be a list of tasks; a packages.txt beside files/ would stand"
             " for it"
         )
     _tasks(
-        tasks, {**FACTS, "job_name": job, "openbach_proxies": {}, "openbach_proxy_env": {}}, found
+        tasks, {**FACTS, "job_name": job, "openbach_proxies": {}, "openbach_proxy_env": {}}, result
     )
     for name in AGENT_PACKAGES:
-        found.debian.setdefault(name, "what every agent has")
+        result.debian.setdefault(name, "what every agent has")
     for module in sorted(_imported(files)):
-        found.debian.setdefault(AGENT_HAS[module], f"import {module}, which every agent has")
+        result.debian.setdefault(AGENT_HAS[module], f"import {module}, which every agent has")
     for name, beside in WITH.items():
-        if name in found.debian:
-            found.debian.setdefault(beside, f"beside {name}")
-            found.steps.insert(0, Step(f"what {name} looks for", MODPROBE))
-    return found
+        if name in result.debian:
+            result.debian.setdefault(beside, f"beside {name}")
+            result.steps.insert(0, Step(f"what {name} looks for", MODPROBE))
+    return result
 
 
 def _imported(files: Path) -> set[str]:
@@ -218,8 +218,8 @@ def _imported(files: Path) -> set[str]:
     return {name for text in texts for name in IMPORT.findall(text)} & AGENT_HAS.keys()
 
 
-def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Installation) -> None:
-    """Put what tasks come to into `found`; `known` are the values of the playbook's variables."""
+def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], result: Installation) -> None:
+    """Put what tasks come to into `result`; `known` are the values of the playbook's variables."""
     for task in tasks:
         own = task.get("vars")
         values = {**known, **(own if isinstance(own, dict) else {})}
@@ -228,22 +228,22 @@ def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Ins
         # A rescue is read, too: it installs under another name what the block could not.
         for key in ("block", "rescue", "always"):
             if isinstance(task.get(key), list):
-                _tasks([one for one in task[key] if isinstance(one, dict)], values, found)
+                _tasks([inner for inner in task[key] if isinstance(inner, dict)], values, result)
         for key in (key for key in task if isinstance(key, str) and not _is_keyword(key)):
             short = key.rpartition(".")[2]
-            said = f"the task {task.get('name', short)!r}"
+            title = f"the task {task.get('name', short)!r}"
             try:
-                _task(key, task, values, known, found, said)
+                _task(key, task, values, known, result, title)
             except Unknown as unknown:
                 if short in APT and "deb" in (arguments := _arguments(task[key])):
-                    found.refused.append(
-                        f"{said} installs {arguments['deb']}, which is no package of Debian"
+                    result.refused.append(
+                        f"{title} installs {arguments['deb']}, which is no package of Debian"
                     )
                     continue
-                found.left_out.append(f"{said} ({short}): {unknown} is not known before it runs")
+                result.left_out.append(f"{title} ({short}): {unknown} is not known before it runs")
             # A task of another shape is left out and said: the job may work without it.
             except (TypeError, ValueError, AttributeError, KeyError) as error:
-                found.left_out.append(f"{said} ({short}) is not understood: {error}")
+                result.left_out.append(f"{title} ({short}) is not understood: {error}")
 
 
 def _is_keyword(key: str) -> bool:
@@ -256,10 +256,10 @@ def _task(
     task: Mapping[str, Any],
     values: dict[str, Any],
     known: dict[str, Any],
-    found: Installation,
-    said: str,
+    result: Installation,
+    title: str,
 ) -> None:
-    """Put what a module of a task comes to into `found`. Raises Unknown; others if malformed."""
+    """Put what a module of a task comes to into `result`. Raises Unknown; others if malformed."""
     module = key.rpartition(".")[2]
     if module == "set_fact":
         known.update(task[key] if isinstance(task[key], dict) else {})
@@ -273,41 +273,41 @@ def _task(
         own = _arguments(_rendered(task[key], here))
         own |= _arguments(_rendered(task.get("args") or {}, here))
         if module in APT:
-            _apt(own, found, said)
+            _apt(own, result, title)
         elif module in PYTHON_PACKAGES:
-            _pip(own, found, said)
+            _pip(own, result, title)
         elif module in ELSEWHERE or "://" in str(own.get("src", "")):
-            found.left_out.append(f"{said} ({module}): a guest has no network but its own")
+            result.left_out.append(f"{title} ({module}): a guest has no network but its own")
         elif module in COMMANDS:
             own["known"] = here
-            found.steps += [Step(said, one) for one in COMMANDS[module](own, found.job) if one]
+            result.steps += [Step(title, cmd) for cmd in COMMANDS[module](own, result.job) if cmd]
         elif module not in SERVICES:
-            found.left_out.append(f"{said}: the module {module} is not known here")
+            result.left_out.append(f"{title}: the module {module} is not known here")
 
 
-def _apt(own: Mapping[str, Any], found: Installation, said: str) -> None:
+def _apt(own: Mapping[str, Any], result: Installation, title: str) -> None:
     """Note the packages that a task of apt installs."""
     if own.get("state") == "absent":
         return
     if deb := own.get("deb"):
-        found.refused.append(f"{said} installs {deb}, which is no package of Debian")
+        result.refused.append(f"{title} installs {deb}, which is no package of Debian")
     names = own.get("name", own.get("pkg", own.get("package", [])))
     for name in _names(names):
         if not name.startswith("linux-"):  # the guest has a kernel of its own
-            found.debian.setdefault(INSTEAD.get(name, name), said)
+            result.debian.setdefault(INSTEAD.get(name, name), title)
 
 
-def _pip(own: Mapping[str, Any], found: Installation, said: str) -> None:
+def _pip(own: Mapping[str, Any], result: Installation, title: str) -> None:
     """Note the packages of Debian for the modules that a task of pip installs."""
     for name in _names(own.get("name", [])):
         package = f"python3-{name.lower().replace('_', '-')}"
-        found.debian.setdefault(INSTEAD.get(package, package), f"{said}, by pip")
+        result.debian.setdefault(INSTEAD.get(package, package), f"{title}, by pip")
 
 
 def _names(value: Any) -> list[str]:
     """Return the names of packages, without versions, however they are listed."""
     listed = value if isinstance(value, list) else str(value).split(",")
-    names = [VERSION.sub("", str(one)).strip() for one in listed]
+    names = [VERSION.sub("", str(name)).strip() for name in listed]
     return [name for name in names if name]
 
 
@@ -317,8 +317,8 @@ def _arguments(value: Any) -> dict[str, Any]:
     What is no `key=value` is the command, at "".
     """
     if isinstance(value, dict):
-        return {str(key): one for key, one in value.items()}
-    found: dict[str, Any] = {}
+        return {str(key): argument for key, argument in value.items()}
+    arguments: dict[str, Any] = {}
     rest = []
     try:
         words = (
@@ -331,10 +331,10 @@ def _arguments(value: Any) -> dict[str, Any]:
     for word in words:
         key, equals, content = word.partition("=")
         if equals and key.isidentifier():
-            found[key] = content
+            arguments[key] = content
         else:
             rest.append(word)
-    return {**found, "": " ".join(rest) if words else str(value)}
+    return {**arguments, "": " ".join(rest) if words else str(value)}
 
 
 # Tasks that make files, as commands
@@ -419,7 +419,7 @@ def _key(own: Mapping[str, Any], job: str) -> Iterator[str]:
 
 def _certificate(own: Mapping[str, Any], job: str) -> Iterator[str]:
     """Yield the command that makes a certificate, signed by its own key."""
-    path, key = (shlex.quote(str(own.get(one, ""))) for one in ("path", "privatekey_path"))
+    path, key = (shlex.quote(str(own.get(name, ""))) for name in ("path", "privatekey_path"))
     yield (
         f"mkdir -p $(dirname {path}) && openssl req -x509 -new -key {key} -subj /CN={job} -days"
         f" 3650 -out {path}"
@@ -444,7 +444,7 @@ COMMANDS: dict[str, Callable[[Mapping[str, Any], str], Iterator[str]]] = {
     "openssl_certificate": _certificate, "x509_certificate": _certificate,
     "openssl_csr": lambda own, job: iter(()), "unarchive": _unpack,
 }  # fmt: skip
-"""By the name of a module."""
+"""Name of a module → what yields its commands."""
 
 
 # Ansible's expressions, as far as jobs use them
@@ -456,9 +456,9 @@ def _applies(when: Any, values: Mapping[str, Any]) -> bool:
     What only a real installation knows counts as true.
     """
     conditions = when if isinstance(when, list) else [when]
-    for one in conditions:
+    for condition in conditions:
         try:
-            if one is not None and not _value(str(one), values):
+            if condition is not None and not _value(str(condition), values):
                 return False
         except Unknown:
             continue
@@ -468,9 +468,9 @@ def _applies(when: Any, values: Mapping[str, Any]) -> bool:
 def _rendered(value: Any, values: Mapping[str, Any]) -> Any:
     """Return the value with its {{ expressions }} filled in. Raises Unknown."""
     if isinstance(value, list):
-        return [_rendered(one, values) for one in value]
+        return [_rendered(item, values) for item in value]
     if isinstance(value, dict):
-        return {key: _rendered(one, values) for key, one in value.items()}
+        return {key: _rendered(item, values) for key, item in value.items()}
     if not isinstance(value, str):
         return value
     # An expression alone keeps its type: a list stays one to loop over.
@@ -502,15 +502,15 @@ def _evaluated(node: ast.expr, values: Mapping[str, Any]) -> Any:
             if isinstance(inside, dict) and name in inside:
                 return inside[name]
         case ast.List(elts=several) | ast.Tuple(elts=several):
-            return [_evaluated(one, values) for one in several]
+            return [_evaluated(item, values) for item in several]
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return _evaluated(body if _evaluated(test, values) else orelse, values)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return not _evaluated(operand, values)
         case ast.BoolOp(op=ast.And(), values=several):
-            return all(_evaluated(one, values) for one in several)
+            return all(_evaluated(operand, values) for operand in several)
         case ast.BoolOp(op=ast.Or(), values=several):
-            return any(_evaluated(one, values) for one in several)
+            return any(_evaluated(operand, values) for operand in several)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             return _compared(op, _evaluated(left, values), _evaluated(right, values))
     raise Unknown(ast.unparse(node))

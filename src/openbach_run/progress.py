@@ -36,7 +36,7 @@ def shown(text: str) -> str:
 
     The text may come from a job, or from another file.
     """
-    return UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNSHOWN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class _Shown:
@@ -80,7 +80,7 @@ class Together:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._lock = threading.Lock()
-        self._told: dict[object, tuple[str, float]] = {}
+        self._latest: dict[object, tuple[str, float]] = {}
 
     def make(self, what: Callable[[Progress], Made]) -> Made:
         """Call `what` with a progress of its own; return its result."""
@@ -88,15 +88,15 @@ class Together:
 
         def tell(text: str, part: float) -> None:
             with self._lock:
-                self._told[own] = text, part
-                texts, parts = zip(*self._told.values(), strict=True)
+                self._latest[own] = text, part
+                texts, parts = zip(*self._latest.values(), strict=True)
             self._progress("; ".join(texts), min(parts))
 
         try:
             return what(tell)
         finally:
             with self._lock:
-                self._told.pop(own, None)
+                self._latest.pop(own, None)
 
 
 def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]:
@@ -112,7 +112,7 @@ def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]
     # The end of the block waits for all, so no task goes on behind an error of another.
     with ThreadPoolExecutor(len(tasks)) as threads:
         running = [threads.submit(together.make, task) for task in tasks]
-    return [one.result() for one in running]
+    return [future.result() for future in running]
 
 
 class Reporter:
@@ -202,11 +202,11 @@ def _bar() -> Bar:
 def shown_when_due(quiet: bool) -> Iterator[Progress]:
     """Yield a progress that shows nothing, not even a bar, until it is called."""
     with ExitStack() as stack:
-        made: list[Reporter] = []
+        reporters: list[Reporter] = []
 
         def show(text: str, part: float) -> None:
-            if not made:
-                made.append(stack.enter_context(Reporter(quiet)))
-            made[0].show(text, part)
+            if not reporters:
+                reporters.append(stack.enter_context(Reporter(quiet)))
+            reporters[0].show(text, part)
 
         yield show

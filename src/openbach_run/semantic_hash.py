@@ -110,8 +110,8 @@ def acting_scenario(stored: dict[str, Any]) -> dict[str, Any]:
     That is its description, its arguments' descriptions, and its functions' labels.
     """
     functions = []
-    for one in stored["openbach_functions"]:
-        functions.append({key: value for key, value in one.items() if key != "label"})
+    for function in stored["openbach_functions"]:
+        functions.append({key: value for key, value in function.items() if key != "label"})
     # Without their descriptions, which are the values of this mapping.
     arguments = sorted(stored["arguments"])
     return {**stored, "description": None, "arguments": arguments, "openbach_functions": functions}
@@ -121,7 +121,7 @@ def _tree(tree: dict[str, Any]) -> dict[str, Any]:
     """Return a tree of a job's arguments with only the keys that its command line follows from."""
     groups = []
     for group in tree.get("subcommand") or ():
-        choices = [{"name": one["name"], **_tree(one)} for one in group["choices"]]
+        choices = [{"name": choice["name"], **_tree(choice)} for choice in group["choices"]]
         is_optional = bool(group.get("optional"))
         groups.append(
             {"group_name": group["group_name"], "optional": is_optional, "choices": choices}
@@ -135,10 +135,10 @@ def _tree(tree: dict[str, Any]) -> dict[str, Any]:
 
 def _arguments(listed: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     """Return arguments of a job with only the keys in ARGUMENT."""
-    found = []
-    for one in listed or ():
-        found.append({key: one.get(key) for key in ARGUMENT})
-    return found
+    arguments = []
+    for argument in listed or ():
+        arguments.append({key: argument.get(key) for key in ARGUMENT})
+    return arguments
 
 
 def _python(text: str) -> str:
@@ -153,18 +153,18 @@ def _python(text: str) -> str:
         for body in (
             [getattr(node, "body", None)] if not isinstance(node, ast.Lambda | ast.IfExp) else []
         ):
-            for one in body or ():  # a text that stands alone: a docstring, or one below a name
+            for sub in body or ():  # a text that stands alone: a docstring, or one below a name
                 if (
-                    isinstance(one, ast.Expr)
-                    and isinstance(one.value, ast.Constant)
-                    and isinstance(one.value.value, str)
+                    isinstance(sub, ast.Expr)
+                    and isinstance(sub.value, ast.Constant)
+                    and isinstance(sub.value.value, str)
                 ):
-                    assert one.end_lineno is not None and one.end_col_offset is not None
+                    assert sub.end_lineno is not None and sub.end_col_offset is not None
                     # ast counts columns in bytes, tokenize in characters.
-                    first, last = lines[one.lineno - 1].encode(), lines[one.end_lineno - 1].encode()
-                    start = len(first[: one.col_offset].decode())
-                    end = len(last[: one.end_col_offset].decode())
-                    spans.append(((one.lineno, start), (one.end_lineno, end)))
+                    first, last = lines[sub.lineno - 1].encode(), lines[sub.end_lineno - 1].encode()
+                    start = len(first[: sub.col_offset].decode())
+                    end = len(last[: sub.end_col_offset].decode())
+                    spans.append(((sub.lineno, start), (sub.end_lineno, end)))
     # From the end on, so that the places of the spans before stay valid.
     for (top, start), (bottom, end) in sorted(spans, reverse=True):
         kept = lines[top - 1][:start] + lines[bottom - 1][end:]
@@ -180,8 +180,8 @@ def _shell(text: str) -> str:
             end = "" if line.strip() == end else end
         elif line.lstrip().startswith("#") and not line.startswith("#!"):
             continue
-        elif found := HEREDOC.search(line):
-            end = found[2]
+        elif heredoc := HEREDOC.search(line):
+            end = heredoc[2]
         kept.append(line)
     return _tidy("\n".join(kept))
 
@@ -189,7 +189,7 @@ def _shell(text: str) -> str:
 def _described(value: Any) -> str:
     """Return a description as JSON, without the keys that only people read."""
     own = (
-        {key: one for key, one in value.items() if key not in WORDS}
+        {key: content for key, content in value.items() if key not in WORDS}
         if isinstance(value, dict)
         else value
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 DIGITS = frozenset("0123456789.+-eE")
-"""Python takes digits of other scripts, too, and underscores and blanks between them."""
+"""Characters of a number. Python takes digits of other scripts, underscores and blanks, too."""
 
 
 def number(text: str) -> float | None:

@@ -28,7 +28,7 @@ INT, LONGEST_INT = "tag:yaml.org,2002:int", 300
 """The tag of whole numbers, and their most digits. No float holds a longer one; Python shows none
 of more than 4300 digits."""
 OLD_NUMBER = re.compile(".*[_:]")
-"""What YAML 1.1 alone has in numbers: 1_0 is 10, and 1:30 is 90. (Playbooks need its 0755.)"""
+"""Signs of numbers of YAML 1.1 alone: 1_0 is 10, and 1:30 is 90. (Playbooks need its 0755.)"""
 NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs", "binary"))
 
 
@@ -66,7 +66,7 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
         inner = (
             node.value if isinstance(node, yaml.SequenceNode) else chain.from_iterable(node.value)
         )
-        known[id(node)] = 1 + sum(_written_out(one, known) for one in inner)
+        known[id(node)] = 1 + sum(_written_out(child, known) for child in inner)
     length = known[id(node)]
     if length < 0:
         raise _refused(node, "an alias stands for what it is in")

@@ -81,9 +81,9 @@ def _check_refused(campaign: Campaign) -> None:
     declared: dict[str, list[dict[str, str]]] = {}
     for scenario in campaign.scenarios:
         for name, conditions in scenario.idle.items():
-            declared[name] = [one for one in conditions if one.get("refused")]
+            declared[name] = [condition for condition in conditions if condition.get("refused")]
     for cell in first_of_each(
-        campaign.cells, ({name, *names_asked(one)} for name, one in declared.items())
+        campaign.cells, ({name, *names_asked(conditions)} for name, conditions in declared.items())
     ):
         whole = {**campaign.constants, **cell}
         for name, conditions in declared.items():
@@ -169,7 +169,7 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     wanted = scenario.sweep.get(MEASURE)
     columns: dict[str, list[str]] = {}
     for job, measures in declared.items():
-        columns[job] = [one.column for one in measures if one.is_column]
+        columns[job] = [measure.column for measure in measures if measure.is_column]
     every = [*chain(*columns.values())]
     # A column may have a suffix in front, that of a run: `to_client_mos` is the measure mos.
     if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):

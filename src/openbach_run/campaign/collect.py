@@ -47,16 +47,16 @@ def collected(
     if subs:
         (scenario,) = subs.values()
         path = file_beside(path, scenario.name)
-        functions = [one for instance in instances for one in instance["openbach_functions"]]
-        instances = [one["scenario"] for one in functions if one.get("scenario")]
+        functions = [entry for instance in instances for entry in instance["openbach_functions"]]
+        instances = [entry["scenario"] for entry in functions if entry.get("scenario")]
     plan = Plan(path, (), None, (), packages, catalog)
     campaigns, left_out = {}, []
     for instance in instances:
-        one = instance["scenario_instance_id"], instance["start_date"]
+        key = instance["scenario_instance_id"], instance["start_date"]
         try:
-            campaigns[one] = _campaign_of(scenario, instance, plan, options)
+            campaigns[key] = _campaign_of(scenario, instance, plan, options)
         except InputError as error:
-            left_out.append(f"instance {one[0]} of {instance['scenario_name']}: {error}")
+            left_out.append(f"instance {key[0]} of {instance['scenario_name']}: {error}")
     if not campaigns:
         head = f"{controller.access.url}: no instance of {name} can be collected:"
         raise SetupError("\n  ".join([head, *left_out]))
@@ -65,7 +65,7 @@ def collected(
 
 
 Instance = tuple[int, str]
-"""Its number and its date: a platform that is installed anew begins with number 1 again."""
+"""An instance's number and date: a platform that is installed anew begins with number 1 again."""
 
 
 def _campaign_of(
@@ -73,17 +73,17 @@ def _campaign_of(
 ) -> Campaign:
     """Return the campaign of the one cell that an instance is a run of. Raises InputError."""
     known, own = settings_of(scenario, {}), scenario.defaults
-    shown = {one["name"]: str(one["value"]) for one in instance["arguments"]}
-    given = {
+    shown = {argument["name"]: str(argument["value"]) for argument in instance["arguments"]}
+    settings = {
         name: (value,) for name, value in shown.items() if name in known and value != own.get(name)
     }
-    campaign = campaign_of(sweep_of(plan.path, scenario, {}, given, (1,), plan.packages))
+    campaign = campaign_of(sweep_of(plan.path, scenario, {}, settings, (1,), plan.packages))
     here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
     (cell,) = campaign.cells
     local = here.with_functions_of({**own, **cell})
     # A cell has what a value comes to: `preset`, as one types it in the web UI, is 0 there.
-    values = {**cell, **{name: one for name, one in shown.items() if name in here.arguments}}
-    orders = (order_of({"values": values}, [one]) for one in (here, local))
+    values = {**cell, **{name: value for name, value in shown.items() if name in here.arguments}}
+    orders = (order_of({"values": values}, [variant]) for variant in (here, local))
     if wrong := wrong_with(instance, *orders):
         raise InputError(wrong)
     return campaign
@@ -96,27 +96,27 @@ def _planned(
     first, every = next(iter(campaigns.values())), campaigns.values()
     values = {}
     for name in first.values:
-        values[name] = tuple(dict.fromkeys(one.values[name][0] for one in every))
+        values[name] = tuple(dict.fromkeys(campaign.values[name][0] for campaign in every))
     seeds: dict[tuple[str, ...], tuple[int, ...]] = {}
     cells: dict[tuple[str, ...], Campaign] = {}
     for instance, campaign in campaigns.items():
         key = tuple(campaign.cells[0].values())
         seeds[key] = (*seeds.get(key, ()), runs[instance][1])
         cells.setdefault(key, campaign)
-    given = frozenset().union(*(campaign.given for campaign in every))
+    chosen = frozenset().union(*(campaign.given for campaign in every))
     campaign = replace(
         first,
         values=values,
         seeds=(1,),
         seeds_by_cell=seeds,
-        presets={name: one for each in every for name, one in each.presets.items()},
-        given=given,
+        presets={name: preset for each in every for name, preset in each.presets.items()},
+        given=chosen,
         cells=[campaign.cells[0] for campaign in cells.values()],
         uses=[campaign.uses[0] for campaign in cells.values()],
     )
     return replace(
         plan,
-        settings=tuple(f"{name}={','.join(values[name])}" for name in values if name in given),
+        settings=tuple(f"{name}={','.join(values[name])}" for name in values if name in chosen),
         seeds=str(max(map(len, seeds.values()))),
         campaigns=(campaign,),
         collected={key: number for (number, _), key in runs.items()},
@@ -127,19 +127,19 @@ def _seeds(
     campaigns: Mapping[Instance, Campaign], store: Store, url: str
 ) -> dict[Instance, RunKey]:
     """Return each instance's cell and seed: those of its record, or the least seed without one."""
-    there: dict[RunKey, Instance | None] = {}
+    taken: dict[RunKey, Instance | None] = {}
     for record in store.all():
         if record.identity.get("controller") == url:
-            there[key := run_key(record.arguments, record.seed)] = None
+            taken[key := run_key(record.arguments, record.seed)] = None
             with suppress(OSError, DamagedRecord, KeyError, TypeError):
                 kept = run_files.document(store.runs / record.run_id, FETCHED)
-                there[key] = kept["scenario_instance_id"], kept["start_date"]
+                taken[key] = kept["scenario_instance_id"], kept["start_date"]
     runs = {}
     for instance in sorted(campaigns):
         (cell,), seed = campaigns[instance].cells, 1
-        known = [key for key, one in there.items() if one == instance]
-        while (key := run_key(cell, seed)) in there and key not in known:
+        known = [key for key, owner in taken.items() if owner == instance]
+        while (key := run_key(cell, seed)) in taken and key not in known:
             seed += 1
         runs[instance] = key
-        there[key] = instance
+        taken[key] = instance
     return runs

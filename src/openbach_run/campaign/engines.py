@@ -43,7 +43,7 @@ def engine_of(
     campaign: Campaign, plan: Plan, options: Options, controller: Controller | None
 ) -> Engine:
     """Return the engine that the options choose, for the jobs and folders that a campaign uses."""
-    runs = next((one for one in campaign.vpn_configs.values() if one.commands), None)
+    runs = next((config for config in campaign.vpn_configs.values() if config.commands), None)
     if runs is not None and options.engine != "virtual":
         raise InputError(
             f"{runs.file}: its commands run in a guest only: leave vpn.commands out, or take the"
@@ -98,12 +98,12 @@ def inventory_of(campaign: Campaign, catalog: Catalog, options: Options) -> Inve
     Raises InputError for entities that it does not have; a platform has its own entities, and says
     itself which are missing.
     """
-    given = options.inventory
-    if given is not None and not given.exists():
+    path = options.inventory
+    if path is not None and not path.exists():
         # A name is looked up only where no file is called so: a file of the user's wins.
-        given = catalog.find("topologies", str(given)) or given
+        path = catalog.find("topologies", str(path)) or path
     noise.check_engine(campaign.values.get(noise.NOISE, ()), options)
-    file = inventory_file(campaign.scenario, campaign.path, given)
+    file = inventory_file(campaign.scenario, campaign.path, path)
     inventory = load_inventory(file)
     if options.engine != "controller":
         for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):

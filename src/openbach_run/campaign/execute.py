@@ -37,7 +37,7 @@ LONG_S = 2.0
 SHOW_S = 0.2
 """Seconds from one look at the progress to the next."""
 ENDED_WITH = "the job ended with "
-"""What the log of a job (guest/agent_library) has before its last words."""
+"""Text before a job's last words in its log (guest/agent_library)."""
 STILL_MEASURED = (
     'what it had measured is in results.csv. "on_fail": {"policy": "ignore"} in a function keeps a'
     " failure of its job from ending the scenario, as on OpenBACH"
@@ -111,7 +111,7 @@ class Execution:
         self._cluster: ClusterExecutor | None = None
         self._table = _Table(store, earlier)
         self._errors: list[BaseException] = []
-        """Why no further run is begun."""
+        """The errors for which no further run is begun."""
         self._progress = _Progress(progress)
         self._awaited: set[str] = set()
         """The runs with the lowest seed that have not ended: after the last one every cell has a
@@ -120,7 +120,7 @@ class Execution:
     @property
     def known(self) -> list[Record]:
         """Return the records that exist, in the order of the runs."""
-        names = [one.spec.run_id for one in self._runs]
+        names = [run.spec.run_id for run in self._runs]
         return [self.records[name] for name in names if name in self.records]
 
     def execute(self, cpus: Sequence[int], cluster: ClusterExecutor | None = None) -> None:
@@ -133,8 +133,8 @@ class Execution:
         to_run = self._read()
         self._progress.begin(len(to_run), len(self._runs) - len(to_run))
         if self._first is not None:
-            least = min((one.spec.seed for one in self._runs), default=0)
-            self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least}
+            least = min((run.spec.seed for run in self._runs), default=0)
+            self._awaited = {run.spec.run_id for run in to_run if run.spec.seed == least}
         # Before the first run: from here on the file is whole, whenever this is killed. What is run
         # again is added as it ends.
         self._table.write([] if self._rerun else self.known)
@@ -142,8 +142,8 @@ class Execution:
         self._cluster = cluster
         executor = cluster or Executor(cpus[: len(to_run)])
         try:
-            for one in to_run:
-                self._submit(one, executor)
+            for run in to_run:
+                self._submit(run, executor)
             while not (self._errors or executor.wait(SHOW_S)):
                 self._progress.show()
         except BaseException:
@@ -160,7 +160,7 @@ class Execution:
                     self._table.write(self.known)
                 except OSError as error:  # on a full disk, say: then the first error names the file
                     raise next(
-                        (one for one in self._errors if getattr(one, "filename", None)), error
+                        (fault for fault in self._errors if getattr(fault, "filename", None)), error
                     ) from error
         executor.close()
         if self._errors:
@@ -170,14 +170,14 @@ class Execution:
         """Read the records of finished runs; return the runs to execute, in order."""
         to_run: list[PlannedRun] = []
         begin_s = time.monotonic()
-        for number, one in enumerate(self._runs):
+        for number, run in enumerate(self._runs):
             if time.monotonic() - begin_s > LONG_S:
                 self._progress.reading(number / len(self._runs))
-            done = known_record(self._store, one)
+            done = known_record(self._store, run)
             if done is not None:
                 self.records[done.run_id] = done
             if self._rerun or done is None:
-                to_run.append(one)
+                to_run.append(run)
         # In virtual time neither heat nor load changes a packet, so the order may be the
         # campaign's.
         return interleaved(to_run) if self._in_real_time else to_run
@@ -195,7 +195,7 @@ class Execution:
         """
         with ExitStack() as stack:
             # Several runs share an engine; each engine is stopped once.
-            engines = {id(one.engine): one.engine for one in self._runs}
+            engines = {id(run.engine): run.engine for run in self._runs}
             for engine in engines.values():
                 stack.callback(engine.stop)
 
@@ -205,9 +205,9 @@ class Execution:
             return
         try:
             self._run(planned, cpu)
-        except Withdrawn as found:
-            for one in self._withdrawn(found):
-                self._submit(one, executor)
+        except Withdrawn as withdrawal:
+            for run in self._withdrawn(withdrawal):
+                self._submit(run, executor)
         except BaseException as error:
             self._errors.append(error)
             try:
@@ -219,9 +219,9 @@ class Execution:
         """Execute a run, keep its record, and show what has become of it."""
         spec = planned.spec
         self._progress.started(spec.run_id)
-        told = partial(self._progress.told, spec.run_id)
+        on_event = partial(self._progress.told, spec.run_id)
         run = self._cluster.run if self._cluster else None
-        place, record = execute_run(planned, self._store, cpu, told, run)
+        place, record = execute_run(planned, self._store, cpu, on_event, run)
         if self._errors:
             return  # interrupted: no record of what was not let finish
         where = self._store.keep(place, record)
@@ -247,16 +247,16 @@ class Execution:
                 if not self._awaited and self._first is not None:
                     self._first(self.known)
 
-    def _withdrawn(self, found: Withdrawn) -> list[PlannedRun]:
+    def _withdrawn(self, withdrawal: Withdrawn) -> list[PlannedRun]:
         """Remove the records of withdrawn runs; return these runs, which must be executed again."""
         with self._lock:
-            kept = [name for name in found.run_ids if self.records.pop(name, None) is not None]
+            kept = [name for name in withdrawal.run_ids if self.records.pop(name, None) is not None]
             for name in kept:
                 self._store.remove(name)
-            self._progress.again(found.run_ids, len(kept))
-            self._say(str(found))
-            self._table.write([one for one in self._table.listed if one.run_id in self.records])
-        return [one for one in self._runs if one.spec.run_id in found.run_ids]
+            self._progress.again(withdrawal.run_ids, len(kept))
+            self._say(str(withdrawal))
+            self._table.write([row for row in self._table.listed if row.run_id in self.records])
+        return [run for run in self._runs if run.spec.run_id in withdrawal.run_ids]
 
 
 class _Table:
@@ -296,8 +296,8 @@ def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     import random
 
     by_seed: dict[int, list[PlannedRun]] = {}
-    for one in runs:
-        by_seed.setdefault(one.spec.seed, []).append(one)
+    for run in runs:
+        by_seed.setdefault(run.spec.seed, []).append(run)
     mixed: list[PlannedRun] = []
     for group in by_seed.values():
         mixed += random.sample(group, len(group))
@@ -316,8 +316,8 @@ def known_record(store: Store, planned: PlannedRun) -> Record | None:
     run_dir = store.runs / record.run_id
     try:
         check_record(record, run_dir)
-        asked = (spec.scenario_name, spec.values, spec.seed)
-        if (record.scenario, record.arguments, record.seed) != asked or (
+        expected = (spec.scenario_name, spec.values, spec.seed)
+        if (record.scenario, record.arguments, record.seed) != expected or (
             record.parts and record.parts != parts_of(record, run_dir)
         ):
             raise DamagedRecord(f"{run_dir / 'record.json'}: is of another run")
@@ -350,9 +350,9 @@ def execute_run(
     try:
         check(place)
         measured = measures(place, planned.measures, spec.values)
-        told = texts(place, planned.measures)
+        run_texts = texts(place, planned.measures)
     except DamagedRecord as damage:
-        measured, told = {}, {}
+        measured, run_texts = {}, {}
         error = "\n".join(
             [f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])]
         )
@@ -373,7 +373,7 @@ def execute_run(
         planned.engine.packages,
         to_records(planned.measures),
         host={**outcome.host, **python_packages(), **_configs(spec)},
-        texts=told,
+        texts=run_texts,
     )
     return place, (
         _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
@@ -382,7 +382,7 @@ def execute_run(
 
 def _configs(spec: RunSpec) -> dict[str, Any]:
     """Return what was taken of VPN files, as a record has it; {} if there is none."""
-    taken = {name: one.to_record() for name, one in spec.cell.vpn_configs.items()}
+    taken = {name: config.to_record() for name, config in spec.cell.vpn_configs.items()}
     return {"vpn_configs": taken} if taken else {}
 
 
@@ -399,20 +399,20 @@ def failure_in_words(record: Record) -> str:
     values = [f"{name}={value}" for name, value in record.arguments.items()]
     cell = " ".join([*values, f"seed={record.seed}"])
     measured = f"\n  {STILL_MEASURED}" if record.measures else ""
-    said = record.error or "it gave no reason"
-    return f"failed: {_reason(said)}\n{said}\n  {record.status}: {cell}{measured}"
+    error = record.error or "it gave no reason"
+    return f"failed: {_reason(error)}\n{error}\n  {record.status}: {cell}{measured}"
 
 
-def _reason(said: str) -> str:
+def _reason(error: str) -> str:
     """Return the line that names the reason: what a job ended with, or the last one."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
     for number, line in enumerate(lines):
         if ENDED_WITH in line:
             reason = line.partition(ENDED_WITH)[2]
             return " ".join(
                 [reason, *lines[number + 1 : number + 2]] if reason[-1:] == ":" else [reason]
             )
-    return lines[-1] if lines else said
+    return lines[-1] if lines else error
 
 
 class _Progress:

@@ -25,8 +25,8 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     """Return a text for a person: the runs to do, their time on `workers` CPUs, and their size."""
     known = [record for record in store.all() if record.finished]
     # By name: runs of an older engine or another scenario do not count as done, but their times do.
-    there = {record.run_id for record in known}
-    to_do = [one.spec for one in planned if one.spec.run_id not in there]
+    finished = {record.run_id for record in known}
+    to_do = [run.spec for run in planned if run.spec.run_id not in finished]
     wall_s = mean_wall_s([_values(spec) for spec in to_do], known)
     size_bytes = mean(
         [_size_bytes(store.runs / record.run_id) for record in _some(known)] or [UNKNOWN_BYTES]
@@ -94,10 +94,10 @@ def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> 
     ]
     # A run of a known cell takes that cell's mean; the others get one mean, from a sample of them.
     means_s = {key: mean(walls) for key, walls in walls_s.items()}
-    found = [means_s.get(_key(values)) for values in to_do]
-    others = [values for values, mean_s in zip(to_do, found, strict=True) if mean_s is None]
+    each_s = [means_s.get(_key(values)) for values in to_do]
+    others = [values for values, mean_s in zip(to_do, each_s, strict=True) if mean_s is None]
     likely_s = mean([most_like_s(values, sample) for values in _some(others)] or [0.0])
-    return mean([likely_s if mean_s is None else mean_s for mean_s in found])
+    return mean([likely_s if mean_s is None else mean_s for mean_s in each_s])
 
 
 def _values(spec: RunSpec) -> dict[str, str]:

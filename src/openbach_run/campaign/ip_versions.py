@@ -61,12 +61,12 @@ class Addresses:
             if use.argument.limits.get(IPV6) in VERSIONS[value]
         }
 
-    def check(self, said: str) -> None:
+    def check(self, text: str) -> None:
         """Raise InputError for a job that takes IPv4 addresses only."""
         for _, use in self.uses:
             if IPV6 not in use.argument.limits:
                 job, argument = use.place.split(".")[-2:]
-                raise InputError(f"{said}: {argument} of the job {job} is an IPv4 address")
+                raise InputError(f"{text}: {argument} of the job {job} is an IPv4 address")
 
 
 def addresses_in(
@@ -75,15 +75,15 @@ def addresses_in(
     """Return the addresses in a scenario and its sub-scenarios."""
     references = {
         name: reference
-        for one in (*sub_scenarios.values(), scenario)
-        for name, reference in one.addresses.items()
+        for holder in (*sub_scenarios.values(), scenario)
+        for name, reference in holder.addresses.items()
     }
     uses = [
         (sole_placeholder(use.template) or "", use)
         for use in every_use(scenario, jobs, sub_scenarios)
         if use.argument.type in ("ip", "network")
     ]
-    return Addresses(references, [one for one in uses if one[0] in references])
+    return Addresses(references, [pair for pair in uses if pair[0] in references])
 
 
 def check_values(values: Sequence[str]) -> None:
@@ -100,36 +100,36 @@ def check_cell(cell: Mapping[str, str], places: Sequence[Use], entries: Entries)
 
     `cell` has the constants, too; `places` are the uses that name folders.
     """
-    sides, said = VERSIONS[cell[IP]], f"{IP}={cell[IP]}"
+    sides, text = VERSIONS[cell[IP]], f"{IP}={cell[IP]}"
     for name, (value, why) in VALUES.items():
         if OUTSIDE in sides and cell.get(name) == value:
-            raise InputError(f"{said}: {name}={value}: {why}")
+            raise InputError(f"{text}: {name}={value}: {why}")
     chosen: dict[str, dict[str, str]] = {"vpn-configs": {}, "peps": {}, "quic-stacks": {}}
     for use in places:
         if (kind := use.argument.limits["folder"]) in chosen:
             name = sole_placeholder(use.template) or use.argument.name
             chosen[kind][name] = Template(use.template).safe_substitute(cell)
-    _check_vpns(chosen["vpn-configs"], sides, entries["vpn-configs"], said)
+    _check_vpns(chosen["vpn-configs"], sides, entries["vpn-configs"], text)
     in_use = {"peps": cell.get("pep", NONE) != NONE, "quic-stacks": cell.get("http") == "3"}
-    for kind in (one for one in in_use if in_use[one] and INSIDE in sides):
+    for kind in (kind for kind in in_use if in_use[kind] and INSIDE in sides):
         for name, program in chosen[kind].items():
             folder = entries[kind].get(program)
             if folder and not description(folder).get(IPV6):
-                raise InputError(f"{said}: {name}={program} has IPv4 only")
+                raise InputError(f"{text}: {name}={program} has IPv4 only")
 
 
 def _check_vpns(
-    chosen: Mapping[str, str], sides: Sequence[str], vpns: Mapping[str, Path], said: str
+    chosen: Mapping[str, str], sides: Sequence[str], vpns: Mapping[str, Path], text: str
 ) -> None:
     """Raise InputError for a VPN that cannot have IPv6, or a tunnel that is not there."""
     tunnels = {name: vpn for name, vpn in chosen.items() if vpn in vpns}
     if len(sides) == 1 and {*chosen.values()} <= {NONE}:
-        raise InputError(f"{said}: there is no tunnel (vpn={NONE}): give {IP}=6 or {IP}=4")
+        raise InputError(f"{text}: there is no tunnel (vpn={NONE}): give {IP}=6 or {IP}=4")
     for name, vpn in tunnels.items():
         had = with_base(vpns[vpn], vpns).get(IPV6, [])
         if lacking := [side for side in sides if side not in had]:
-            can = [one for one, needed in VERSIONS.items() if {*needed} <= {*had}]
+            can = [version for version, needed in VERSIONS.items() if {*needed} <= {*had}]
             raise InputError(
-                f"{said}: {name}={vpn} has no IPv6 {' and '.join(lacking)} its tunnel here; it has"
+                f"{text}: {name}={vpn} has no IPv6 {' and '.join(lacking)} its tunnel here; it has"
                 f" {IP}={','.join(can)}"
             )

@@ -38,18 +38,18 @@ def check_host(campaign: Campaign, catalog: Catalog, host: Host) -> None:
     """
     reasons: dict[str, str] = {}
     needs: dict[str, dict[str, None]] = {}
-    for cell in (own_values(campaign, one) for one in campaign.cells):
+    for cell in (own_values(campaign, cell) for cell in campaign.cells):
         # A use whose values the cell does not have gives nothing to a job in it.
         own = [use for use in campaign.places if use.names <= cell.keys()]
         for feature, use in needed(own, cell).items():
             wanted = LINK if feature == "netem" else (feature,)
-            lacks = {IN_WORDS.get(one, one): None for one in wanted if one not in host.features}
+            lacks = {IN_WORDS.get(name, name): None for name in wanted if name not in host.features}
             if lacks:
                 needs.setdefault(_given(use, cell), {}).update(lacks)
         for use, kind, name in _folders(own, cell, catalog):
             if why := _why_not(catalog, kind, name, host):
                 reasons[_given(use, cell)] = why
-    reasons |= {given: f"needs {', '.join(lacks)}" for given, lacks in needs.items()}
+    reasons |= {setting: f"needs {', '.join(lacks)}" for setting, lacks in needs.items()}
     if reasons:
         lacking = ", ".join(IN_WORDS.get(name, name) for name in host.lacking)
         install = f", or install it: {installed_by()}" if {*PIECES} & {*host.lacking} else ""
@@ -62,7 +62,7 @@ def check_host(campaign: Campaign, catalog: Catalog, host: Host) -> None:
                         f" {lacking or 'nothing that we know of'}; its namespaces may have the"
                         f" congestion controls {controls}. That rules out"
                     ),
-                    *(f"{given}: {why}" for given, why in reasons.items()),
+                    *(f"{setting}: {why}" for setting, why in reasons.items()),
                     f"the virtual engine has all of it; natively give other values{install}",
                 ]
             )
@@ -74,7 +74,7 @@ def check_platform(campaign: Campaign) -> None:
 
     Raises InputError that names the first such value.
     """
-    for cell in (own_values(campaign, one) for one in campaign.cells):
+    for cell in (own_values(campaign, cell) for cell in campaign.cells):
         own = [use for use in campaign.places if use.names <= cell.keys()]
         lacking = needed(own, cell)
         for feature in VIRTUAL_ONLY:
@@ -107,12 +107,12 @@ def _why_not(catalog: Catalog, kind: str, name: str, host: Host) -> str:
     """Return the reason why this host cannot have a VPN or a congestion control; "" if it can."""
     # A variant's own keys replace those of its base, so the base comes first.
     described: dict[str, Any] = {}
-    for one in reversed(catalog.names_with_base(kind, name)):
-        described |= description(catalog.all(kind)[one])
+    for entry in reversed(catalog.names_with_base(kind, name)):
+        described |= description(catalog.all(kind)[entry])
     if kind == VPNS:
         needs = described.get("needs", ["tun"] if described.get("runs_in") == "user space" else [])
         tools = [tool for tool in ("nft",) if tool in described.get("commands", ())]
-        lacking = [IN_WORDS.get(one, one) for one in (*needs, *tools) if one not in host.features]
+        lacking = [IN_WORDS.get(key, key) for key in (*needs, *tools) if key not in host.features]
         return f"needs {', '.join(lacking)}" if lacking else ""
     algorithm = described.get("algorithm", name)
     if algorithm not in host.congestion_controls:

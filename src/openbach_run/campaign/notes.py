@@ -58,7 +58,7 @@ def _idle_values(campaign: Campaign) -> Iterator[str]:
         declared |= scenario.idle
     groups = [
         *(use.names for use in campaign.places),
-        *({name, *names_asked(one)} for name, one in declared.items()),
+        *({name, *names_asked(conditions)} for name, conditions in declared.items()),
     ]
     places: dict[tuple[str, ...], list[Use]] = {}
     for cell in first_of_each(campaign.cells, groups):

@@ -80,8 +80,8 @@ class Options:
     @property
     def path_words(self) -> list[str]:
         """Return the words of a command that name additions, jobs and the inventory."""
-        paths = [("--with", one) for one in self.additions]
-        paths += [("--jobs", one) for one in self.jobs]
+        paths = [("--with", path) for path in self.additions]
+        paths += [("--jobs", path) for path in self.jobs]
         if self.inventory is not None:
             paths.append(("--inventory", self.inventory))
         words: list[str] = []

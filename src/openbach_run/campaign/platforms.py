@@ -109,17 +109,17 @@ def _of_vpn(lines: Iterable[Line], cell: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def applied(cell: dict[str, str], platforms: Platforms, given: frozenset[str]) -> dict[str, str]:
+def applied(cell: dict[str, str], platforms: Platforms, chosen: frozenset[str]) -> dict[str, str]:
     """Return a cell with its platform's values in place of those that nobody gave."""
     lines = platforms.get(cell.get(PLATFORM, OURS), ())
     own = {
         line.name: line.value
         for line in lines
-        if line.name in cell and line.name not in given and line.holds(cell)
+        if line.name in cell and line.name not in chosen and line.holds(cell)
     }
     of_vpn, constant = _of_vpn(lines, cell), setting_of("vpn.")
     # A user who gives a value of the VPN leaves the platform's others.
-    if of_vpn and constant in cell and not (constant in given and cell[constant] == NONE):
+    if of_vpn and constant in cell and not (constant in chosen and cell[constant] == NONE):
         values = {**of_vpn, **read_values(cell[constant])}
         own[constant] = ";".join(f"{name}={value}" for name, value in values.items())
     return {**cell, **own}

@@ -192,7 +192,7 @@ def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, s
 def settable(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
     """Return name → description of what a command can set: also what all scenarios have."""
     general = {noise.NOISE: noise.DESCRIPTION, platforms.PLATFORM: platforms.DESCRIPTION}
-    if any(one.addresses for one in (scenario, *subs.values())):
+    if any(holder.addresses for holder in (scenario, *subs.values())):
         general[ip_versions.IP] = ip_versions.DESCRIPTION
     return {**general, **settings_of(scenario, subs)}
 

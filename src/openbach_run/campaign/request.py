@@ -133,14 +133,14 @@ def campaigns_of(
 
     Raises InputError.
     """
-    given = None if seeds is None else parse_seeds(seeds)
+    chosen = None if seeds is None else parse_seeds(seeds)
     if _is_campaign_file(path):
-        return plan_file(path, settings, given, packages, catalog)
+        return plan_file(path, settings, chosen, packages, catalog)
     # A run in real time takes long: one seed, unless more are asked for.
-    if in_real_time and given is None:
-        given = FIRST_SEEDS
+    if in_real_time and chosen is None:
+        chosen = FIRST_SEEDS
     try:
-        return [plan(path, settings, given, packages)]
+        return [plan(path, settings, chosen, packages)]
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
 

@@ -58,8 +58,8 @@ class Result:
         """Return the table of each campaign."""
         runs = Store(self.directory).runs
         return [
-            campaign_table(unfold_campaign(one, self.records), self.records, runs)
-            for one in self.campaigns
+            campaign_table(unfold_campaign(campaign, self.records), self.records, runs)
+            for campaign in self.campaigns
         ]
 
     @cached_property
@@ -67,8 +67,8 @@ class Result:
         """Return a text for each campaign with runs that lack the measure which its table shows."""
         runs = Store(self.directory).runs
         texts = [
-            not_sent(unfold_campaign(one, self.records), self.records, runs)
-            for one in self.campaigns
+            not_sent(unfold_campaign(campaign, self.records), self.records, runs)
+            for campaign in self.campaigns
         ]
         return [text for text in texts if text]
 
@@ -124,9 +124,9 @@ def run_campaign(
     store = work.store
     with store.opened():
         planned = work.runs(callbacks.progress)
-        asked = [one.asked for one in planned]
-        earlier = campaign_file.earlier(store.directory, asked, options.chosen)
-        store.write(campaign_file.FILE, work.campaign_file(asked, earlier))
+        runs = [run.asked for run in planned]
+        earlier = campaign_file.earlier(store.directory, runs, options.chosen)
+        store.write(campaign_file.FILE, work.campaign_file(runs, earlier))
         execution = Execution(
             planned,
             store,
@@ -136,7 +136,7 @@ def run_campaign(
             rerun=options.rerun or work.lacks_captures(planned),
             in_real_time=options.in_real_time,
             first=_first_seed(plan, store, callbacks),
-            earlier={one.run_id for one in earlier.runs},
+            earlier={run.run_id for run in earlier.runs},
         )
 
         def result() -> Result:
@@ -150,12 +150,12 @@ def run_campaign(
         try:
             execution.execute(cpus, cluster)
         finally:
-            made = result()
+            outcome = result()
             # Those that failed now were told of as they ended.
-            for one in made.failed[len(execution.failed) :]:
-                callbacks.message(failure_in_words(one))
-            callbacks.result(made)
-    return made
+            for record in outcome.failed[len(execution.failed) :]:
+                callbacks.message(failure_in_words(record))
+            callbacks.result(outcome)
+    return outcome
 
 
 def run_with_progress(
@@ -171,20 +171,20 @@ def run_with_progress(
     `result` is called with what there is also after an error or an interruption, when no progress
     is shown any more.
     """
-    made: list[Result] = []
+    results: list[Result] = []
     try:
         with Reporter(quiet) as reporter:
             callbacks = Callbacks(
                 progress=reporter.show,
                 message=reporter.say,
                 first_seed=None if quiet else partial(_say_first, reporter),
-                result=made.append,
+                result=results.append,
             )
             run_campaign(plan, options, callbacks, controller)
     finally:
-        for one in made:
-            result(one)
-    (done,) = made
+        for outcome in results:
+            result(outcome)
+    (done,) = results
     for text in done.without_measure:
         print(f"openbach-run: {text}", file=sys.stderr)
     return done
@@ -192,7 +192,7 @@ def run_with_progress(
 
 def _say_first(reporter: Reporter, result: Result) -> None:
     """Show the tables of the first seed, while the other seeds are still to come."""
-    tables = [as_text(one) for one in result.tables]
+    tables = [as_text(table) for table in result.tables]
     reporter.say("\n".join([*tables, "now the other seeds (--seeds 1 is without):"]))
 
 
@@ -201,11 +201,11 @@ def notes_on_inventories(plan: Plan, options: Options) -> list[str]:
 
     Raises InputError.
     """
-    found = []
+    notes = []
     for campaign in plan.campaigns:
         here = campaign.on(inventory_of(campaign, plan.catalog, options))
-        found += [f"{campaign.path}: note: {text}" for text in here.notes_on_shares()]
-    return found
+        notes += [f"{campaign.path}: note: {text}" for text in here.notes_on_shares()]
+    return notes
 
 
 def prepare(plan: Plan, options: Options, progress: Progress) -> None:
@@ -223,7 +223,7 @@ def forecast_of(plan: Plan, options: Options) -> str:
     work = _Work(plan, options)
     planned, missing = work.runs_that_can_be_named()
     if missing:
-        count = sum(one.runs_planned for one in plan.campaigns)
+        count = sum(campaign.runs_planned for campaign in plan.campaigns)
         return unknown(count, missing, len(work.cpus))
     return forecast(planned, work.store, len(work.cpus))
 
@@ -236,14 +236,14 @@ def to_do_of(plan: Plan, options: Options) -> list[dict[str, str]]:
     work = _Work(plan, options)
     planned, missing = work.runs_that_can_be_named()
     if missing:
-        found = []
-        for one in plan.campaigns:
-            for cell in one.cells:
-                found += [{"scenario": one.scenario.name, **cell}] * len(one.seeds_of(cell))
-        return found
-    there = {record.run_id for record in work.store.all() if record.finished}
-    specs = [one.spec for one in planned if one.spec.run_id not in there]
-    return [{"scenario": one.scenario_name, **one.values} for one in specs]
+        runs = []
+        for sweep in plan.campaigns:
+            for cell in sweep.cells:
+                runs += [{"scenario": sweep.scenario.name, **cell}] * len(sweep.seeds_of(cell))
+        return runs
+    finished = {record.run_id for record in work.store.all() if record.finished}
+    specs = [run.spec for run in planned if run.spec.run_id not in finished]
+    return [{"scenario": spec.scenario_name, **spec.values} for spec in specs]
 
 
 def store_of(name: str, options: Options) -> Store:
@@ -331,7 +331,7 @@ class _Work:
         url = None if self._controller is None else self._controller.access.url
         scenario, words = shown_path(campaign.path), tuple(self._options.words(url))
         specs = campaign.runs(inventory, engine.identity_of)
-        return {one.run_id: PlannedRun(one, engine, scenario, measures, words) for one in specs}
+        return {spec.run_id: PlannedRun(spec, engine, scenario, measures, words) for spec in specs}
 
     def _measures_natively(self, campaign: Campaign, engine: Engine) -> Declared:
         """Return the measures that the native engine adds.
@@ -350,11 +350,11 @@ class _Work:
         """Return whether any run lacks the capture, or the keys, that the options want."""
         wanted = [CAPTURE] * self._options.pcap + [KEYS] * self._options.keys
         runs = self.store.runs
-        places = [runs / one.spec.run_id for one in planned]
+        places = [runs / run.spec.run_id for run in planned]
         return not all((place / name).exists() for place in places for name in wanted)
 
     def campaign_file(
-        self, asked: Iterable[campaign_file.AskedRun], earlier: campaign_file.Earlier
+        self, runs: Iterable[campaign_file.AskedRun], earlier: campaign_file.Earlier
     ) -> Iterator[str]:
         """Yield the text of the file on what was asked for: commands, runs, the commit."""
         plan, options = self._plan, self._options
@@ -363,10 +363,10 @@ class _Work:
         words += options.path_words if options.engine == "controller" else options.words(None)
         plots = {campaign.scenario.name: campaign.plot for campaign in plan.campaigns}
         command = shlex.join(words)
-        before = [one for one in earlier.commands if one != command]
+        before = [line for line in earlier.commands if line != command]
         return campaign_file.text(
             command,
-            chain(asked, earlier.runs),
+            chain(runs, earlier.runs),
             commit=commit(),
             apart=options.chosen,
             plots={**earlier.plots, **plots},
@@ -379,34 +379,34 @@ def _first_seed(
 ) -> Callable[[Sequence[Record]], None] | None:
     """Return what calls `Callbacks.first_seed`; None if nobody waits for it."""
     call = callbacks.first_seed
-    if call is None or not any(one.more_seeds for one in plan.campaigns):
+    if call is None or not any(campaign.more_seeds for campaign in plan.campaigns):
         return None
-    once = tuple(replace(one, more_seeds=()) for one in plan.campaigns)
-    has_others = any(len(one.every_seed) > 1 for one in plan.campaigns)
+    once = tuple(replace(campaign, more_seeds=()) for campaign in plan.campaigns)
+    has_others = any(len(campaign.every_seed) > 1 for campaign in plan.campaigns)
 
-    def told(known: Sequence[Record]) -> None:
+    def ended(known: Sequence[Record]) -> None:
         """Call it once all runs of the first seed have ended."""
-        first = [one for one in known if one.seed == once[0].seeds[0]]
+        first = [record for record in known if record.seed == once[0].seeds[0]]
         done = unfold_all(first, store.runs)
         if len(done) < len(known) or has_others:
             call(Result(store.directory, once, tuple(done)))
 
-    return told
+    return ended
 
 
 def commit() -> str | None:
     """Return the commit of this checkout; None if there is none, or uncommitted changes."""
     words = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch"]
     try:
-        told = subprocess.run(
+        lines = subprocess.run(
             [*words, "--no-ahead-behind"], check=True, capture_output=True, text=True
         ).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         return None
     # Lines with # are about the branch; every other line is a change.
-    is_clean = all(line.startswith("# ") for line in told)
+    is_clean = all(line.startswith("# ") for line in lines)
     return (
-        next((line.split()[2] for line in told if line.startswith("# branch.oid ")), None)
+        next((line.split()[2] for line in lines if line.startswith("# branch.oid ")), None)
         if is_clean
         else None
     )

@@ -72,7 +72,7 @@ class CellSpec:
     """Content of the files that arguments and constants name, by the name of the argument or
     constant."""
     vpn_configs: Mapping[str, Config] = field(default_factory=dict)
-    """What is taken of the VPN files that constants name, by constant."""
+    """The parts taken of the VPN files that constants name, by constant."""
     in_ipv6: Mapping[str, str] = field(default_factory=dict)
     """The constants that are IPv6 addresses in this cell (ip_versions.py)."""
 
@@ -82,7 +82,7 @@ class CellSpec:
         # __dict__ also has the cached digest; the origin has a digest of its own, taken once.
         own = {name: value for name, value in self.__dict__.items() if name not in NOT_HASHED}
         if self.vpn_configs:
-            own["vpn_configs"] = {name: one.to_record() for name, one in self.vpn_configs.items()}
+            own["vpn_configs"] = {name: file.to_record() for name, file in self.vpn_configs.items()}
         constants = {
             name: value for name, value in self.origin.constants.items() if name not in self.values
         }
@@ -163,18 +163,18 @@ class RunSpec:
         cell = self.cell
         inventory = with_ipv6(cell.origin.inventory) if cell.in_ipv6 else cell.origin.inventory
         # By argument and not by the file's own name: two of them may have the same.
-        there = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
-        configured = {name: one.text for name, one in cell.vpn_configs.items()}
-        there |= configured
+        in_guest = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
+        configured = {name: config.text for name, config in cell.vpn_configs.items()}
+        in_guest |= configured
         scenario = self._started(cell.origin.scenario)
         subs = {}
         for name, sub in cell.origin.sub_scenarios.items():
             stored = self._started(sub)
-            subs[name] = {**stored, "constants": _put(stored["constants"], there)}
+            subs[name] = {**stored, "constants": _put(stored["constants"], in_guest)}
         return {
-            "scenario": {**scenario, "constants": _put(scenario["constants"], there)},
+            "scenario": {**scenario, "constants": _put(scenario["constants"], in_guest)},
             "sub_scenarios": subs,
-            "arguments": _put(self.arguments, there),
+            "arguments": _put(self.arguments, in_guest),
             "seed": self.seed,
             "jobs": cell.origin.jobs,
             "inventory": with_mtus(inventory, cell.values),
@@ -209,6 +209,6 @@ def _digest(value: Any) -> str:
     ).hexdigest()
 
 
-def _put(values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the values, each replaced by the one in `given` if there is one."""
-    return {name: given.get(name, value) for name, value in values.items()}
+def _put(values: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Return the values, each replaced by the one in `others` if there is one."""
+    return {name: others.get(name, value) for name, value in values.items()}

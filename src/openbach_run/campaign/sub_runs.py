@@ -44,13 +44,13 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
 
     Raises DamagedRecord.
     """
-    told = events(run_dir)
-    root = _root(told)
+    log = events(run_dir)
+    root = _root(log)
     if any(
         event["event"] == "job_started"
         and event["scenario_instance_id"] == root
         and event.get("job") != TABLE_JOB
-        for event in told
+        for event in log
     ):
         return []
     own = _own_arguments(run_dir)
@@ -61,13 +61,13 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
     )
     # By id: instances of one scenario may go on at the same time.
     ends = {
-        event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"
+        event["scenario_instance_id"]: event for event in log if event["event"] == "scenario_ended"
     }
     failures = _failures(run_dir)
     # A run that complained or is damaged is so as a whole: none of its parts may look better.
     is_spoiled = record.status in (COMPLAINED, DAMAGED)
     parts = []
-    for event in told:
+    for event in log:
         if event["event"] != "scenario_started" or "parent_id" not in event:
             continue
         number = event["scenario_instance_id"]
@@ -92,10 +92,10 @@ def parquet_of(directory: Path) -> Path:
     Raises InputError for a directory without the results of a campaign, OSError.
     """
     file = directory / PARQUET
-    asked = campaign_file.read(directory)["runs"]
+    runs = campaign_file.read(directory)["runs"]
     if not file.exists():
         store = Store(directory)
-        records = filter(None, (store.load(one["run_id"]) for one in asked))
+        records = filter(None, (store.load(run["run_id"]) for run in runs))
         # Under another name until it is whole: an interruption leaves no half file.
         new = file.with_name(f".{file.name}.new")
         write_parquet(unfold_all([*records], store.runs), new)
@@ -168,16 +168,16 @@ def _error(failures: Sequence[Mapping[str, Any]], name: str, instance: int) -> s
     Of a function that failed only the scenario's name is known.
     """
     own = [
-        one
-        for one in failures
-        if one.get("scenario_instance_id") == instance or one.get("scenario") == name
+        failure
+        for failure in failures
+        if failure.get("scenario_instance_id") == instance or failure.get("scenario") == name
     ]
     return failures_in_words(own) or None
 
 
-def _root(told: Sequence[Mapping[str, Any]]) -> Any:
+def _root(log: Sequence[Mapping[str, Any]]) -> Any:
     """Return the id of the scenario instance that no other one started; None without any."""
     return next(
-        (event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"),
+        (event["scenario_instance_id"] for event in log if event["event"] == "scenario_started"),
         None,
     )

@@ -80,8 +80,8 @@ def campaign_table(
         if name not in swept and values[0] != defaults.get(name)
     )
     unnamed = campaign.measure_in_words if down else "run"
-    mine = [one for one in records if one.scenario == campaign.scenario.name]
-    with_steps = {name for name, one in campaign.presets.items() if least.rate_steps(one)}
+    mine = [record for record in records if record.scenario == campaign.scenario.name]
+    with_steps = {name for name, preset in campaign.presets.items() if least.rate_steps(preset)}
     listed = []
     for key, cells in rows.items():
         listed.append([*key, *(cells.get(values, "") for values in columns)])
@@ -116,23 +116,23 @@ def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None
     first measures.
     """
     scenarios = (campaign.scenario.name, *campaign.sub_scenarios)
-    done = [one for one in records if one.scenario in scenarios]
+    done = [record for record in records if record.scenario in scenarios]
     columns = _measured(done)
     if not columns:
         return None
     swept = []
     for name in campaign.values:
-        values_had = {one.arguments.get(name) for one in done}
+        values_had = {record.arguments.get(name) for record in done}
         if len(values_had) > 1:
             swept.append(name)
     by_cell: dict[tuple[str, ...], list[Record]] = {}
-    for one in done:
+    for record in done:
         by_cell.setdefault(
-            (one.scenario, *(one.arguments.get(name, "") for name in swept)), []
-        ).append(one)
-    several = len({one.scenario for one in done}) > 1
+            (record.scenario, *(record.arguments.get(name, "") for name in swept)), []
+        ).append(record)
+    several = len({record.scenario for record in done}) > 1
     head = [*(["scenario"] if several else []), *swept]
-    told = [_note(campaign), MEDIANS, *_clocks(done), *not_locked(done)]
+    texts = [_note(campaign), MEDIANS, *_clocks(done), *not_locked(done)]
     rows = []
     for (scenario, *values), of_cell in by_cell.items():
         key = [*([scenario] if several else []), *values]
@@ -146,16 +146,16 @@ def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None
                 for column in _measured(of_cell) or [NOTHING]
             ]
     if swept and (others := columns[MOST_COLUMNS:]):
-        told.append(f"results.csv has {len(others)} more columns: {', '.join(others)}")
+        texts.append(f"results.csv has {len(others)} more columns: {', '.join(others)}")
     shown = columns[:MOST_COLUMNS] if swept else ["run"]
     labels = [*head, *([] if swept else ["measure"])]
-    return Table(campaign.scenario.name, [*labels, *shown], rows, "; ".join(told), len(labels))
+    return Table(campaign.scenario.name, [*labels, *shown], rows, "; ".join(texts), len(labels))
 
 
 def _measured(records: Sequence[Record]) -> list[str]:
     """Return the columns of those runs that have finished."""
-    finished = [one for one in records if one.finished]
-    return list(dict.fromkeys(chain(*(one.measures for one in finished))))
+    finished = [record for record in records if record.finished]
+    return list(dict.fromkeys(chain(*(record.measures for record in finished))))
 
 
 def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
@@ -168,18 +168,18 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
 
     It says which runs they are, and what they sent.
     """
-    finished = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
-    without = [one for one in finished if one.measures.get(campaign.measure or "") is None]
+    finished = [run for run in records if run.finished and run.scenario == campaign.scenario.name]
+    without = [run for run in finished if run.measures.get(campaign.measure or "") is None]
     _, measure = measure_of(campaign.measure or "", campaign.declared)
     if MEASURE not in campaign.scenario.sweep or not without or measure.absent:
         return None
     sent: dict[str, set[str]] = {}
-    for one in statistics(runs / without[0].run_id):
-        suffix = f" ({one['_metadata']['suffix']})" if one["_metadata"].get("suffix") else ""
-        sent.setdefault(f"{one['_metadata']['job_name']}{suffix}", set()).update(
-            one.keys() - {"_metadata"}
+    for line in statistics(runs / without[0].run_id):
+        suffix = f" ({line['_metadata']['suffix']})" if line["_metadata"].get("suffix") else ""
+        sent.setdefault(f"{line['_metadata']['job_name']}{suffix}", set()).update(
+            line.keys() - {"_metadata"}
         )
-    there = (
+    listed = (
         "\n  ".join(f"{job}: {', '.join(sorted(names))}" for job, names in sent.items())
         or "no statistic at all"
     )
@@ -193,7 +193,7 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
     return (
         f"{campaign.scenario.name}: {len(without)} of {len(finished)} finished runs have no"
         f" {campaign.measure}{statistic}, which its table shows. The first of them"
-        f" ({runs / without[0].run_id}) has the columns {columns}; its jobs sent\n  {there}"
+        f" ({runs / without[0].run_id}) has the columns {columns}; its jobs sent\n  {listed}"
     )
 
 
@@ -202,10 +202,10 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     tail = _has_tail(campaign)
     shown = _shown(done, campaign.measure or "", tail=tail)
     if absent := measure_of(campaign.measure or "", campaign.declared)[1].absent:
-        found = [one.measures.get(campaign.measure or "") for one in done if one.finished]
-        if without := found.count(None):
+        values = [run.measures.get(campaign.measure or "") for run in done if run.finished]
+        if without := values.count(None):
             several = f"{shown} ({without} {absent})"
-            return several if without < len(found) else absent + _failed(done)
+            return several if without < len(values) else absent + _failed(done)
     ended = [record for record in done if record.finished]
     if sides := _sides(ended, campaign):
         each = (f"{name} {_shown(ended, column, tail=tail)}" for column, name in sides)
@@ -224,15 +224,15 @@ def _sides(done: Sequence[Record], campaign: Campaign) -> list[tuple[str, str]]:
     There are none unless the measure is that of the worst one.
     """
     _, shown = measure_of(campaign.measure or "", campaign.declared)
-    found = []
+    sides = []
     for column in _measured(done) if shown.take in WORST else []:
-        suffix, one = measure_of(column, campaign.declared)
-        if suffix and (one.statistic, one.take) == (shown.statistic, "median"):
+        suffix, measure = measure_of(column, campaign.declared)
+        if suffix and (measure.statistic, measure.take) == (shown.statistic, "median"):
             values = [record.measures.get(column) for record in done]
             middle = estimate([value for value in values if value is not None])
-            found += [(middle.median, column, suffix.replace("_", " "))] if middle else []
-    found.sort(reverse=shown.better == "less")
-    return [(column, name) for _, column, name in found]
+            sides += [(middle.median, column, suffix.replace("_", " "))] if middle else []
+    sides.sort(reverse=shown.better == "less")
+    return [(column, name) for _, column, name in sides]
 
 
 def _has_tail(campaign: Campaign) -> bool:
@@ -244,8 +244,8 @@ def _shown(
     done: Sequence[Record], column: str, digits: int = 2, form: str = "f", *, tail: bool = False
 ) -> str:
     """Return the median of a column over the runs and its interval, and how many failed, if any."""
-    found = [record.measures.get(column) for record in done if record.finished]
-    values = [value for value in found if value is not None]
+    sent = [record.measures.get(column) for record in done if record.finished]
+    values = [value for value in sent if value is not None]
     if not values:
         return "failed" if _failed(done) else ("done" if done else NOTHING)
     return figure(estimate(values), digits, form, tail=tail) + _failed(done)
@@ -281,12 +281,12 @@ def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     """Return a note if IP packets crossed the satellite in fragments; else an empty list."""
-    done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
+    done = [run for run in records if run.finished and run.scenario == campaign.scenario.name]
     in_pieces = []
-    for one in done:
-        count = sum(one.measures.get(f"{side}{FRAGMENTS}") or 0 for side in SIDES)
+    for run in done:
+        count = sum(run.measures.get(f"{side}{FRAGMENTS}") or 0 for side in SIDES)
         if count:
-            in_pieces.append((one, count))
+            in_pieces.append((run, count))
     if not in_pieces:
         return []
     first, _ = in_pieces[0]
@@ -311,18 +311,18 @@ def _survivors(rows: Mapping[tuple[str, ...], Mapping[tuple[str, ...], str]]) ->
 
 def _warnings(records: Sequence[Record]) -> list[str]:
     """Return the warnings of VPNs that came up, each once."""
-    told = {
-        f"{one.arguments.get('vpn', 'VPN')} warns: {one.texts['vpn_warnings']}": None
-        for one in records
-        if one.finished and "vpn_warnings" in one.texts
+    warnings = {
+        f"{record.arguments.get('vpn', 'VPN')} warns: {record.texts['vpn_warnings']}": None
+        for record in records
+        if record.finished and "vpn_warnings" in record.texts
     }
-    return list(told)
+    return list(warnings)
 
 
 def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     """Return a note on the first flow's share of the link; an empty list without flows."""
-    mine = [one.measures for one in records if one.scenario == campaign.scenario.name]
-    shares = [one["share_pct"] for one in mine if one.get("share_pct")]
+    mine = [record.measures for record in records if record.scenario == campaign.scenario.name]
+    shares = [measures["share_pct"] for measures in mine if measures.get("share_pct")]
     if not shares:
         return []
     ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
@@ -335,22 +335,22 @@ def _sizes(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     Each value stands with the fewest swept arguments that decide it. The last note is on MTUs that
     are smaller than the VPN's folder has them.
     """
-    done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
-    found = []
-    for column in sorted({name for one in done for name in one.measures if name.endswith(SIZES)}):
-        having = [one for one in done if one.measures.get(column)]
-        sizes = [(one.arguments, int(one.measures[column] or 0)) for one in having]
+    done = [run for run in records if run.finished and run.scenario == campaign.scenario.name]
+    texts = []
+    for column in sorted({name for run in done for name in run.measures if name.endswith(SIZES)}):
+        having = [run for run in done if run.measures.get(column)]
+        sizes = [(run.arguments, int(run.measures[column] or 0)) for run in having]
         if len({size for _, size in sizes}) > 1:
-            found.append(f"cells differ in {column}: {_by_values(campaign.swept, sizes)}")
+            texts.append(f"cells differ in {column}: {_by_values(campaign.swept, sizes)}")
     smaller: dict[tuple[str, int], set[int]] = {}
-    for one in done:
-        size, asked = int(one.measures.get(SIZES[0]) or 0), int(one.measures.get(ASKED) or 0)
-        if size < asked:
-            smaller.setdefault((one.arguments.get("vpn", "the VPN"), asked), set()).add(size)
-    return found + [
-        f"the MTU of {vpn}, {asked}, was made smaller to fit the path:"
-        f" {', '.join(map(str, sorted(sizes)))} (vpn.mtu={asked} is taken as it is)"
-        for (vpn, asked), sizes in smaller.items()
+    for run in done:
+        size, mtu = int(run.measures.get(SIZES[0]) or 0), int(run.measures.get(ASKED) or 0)
+        if size < mtu:
+            smaller.setdefault((run.arguments.get("vpn", "the VPN"), mtu), set()).add(size)
+    return texts + [
+        f"the MTU of {vpn}, {mtu}, was made smaller to fit the path:"
+        f" {', '.join(map(str, sorted(sizes)))} (vpn.mtu={mtu} is taken as it is)"
+        for (vpn, mtu), sizes in smaller.items()
     ]
 
 
@@ -360,7 +360,7 @@ def _by_values(swept: Sequence[str], sizes: Sequence[tuple[Mapping[str, str], in
         decided: dict[tuple[str, ...], set[int]] = {}
         for values, size in sizes:
             decided.setdefault(_values(values, names), set()).add(size)
-        if all(len(one) == 1 for one in decided.values()):
+        if all(len(group) == 1 for group in decided.values()):
             break
     if len(decided) > MOST_COMBINATIONS:
         own = [size for _, size in sizes]
@@ -376,12 +376,12 @@ def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
     from openbach_run.results import by_engine  # late, as it reads a file of YAML
 
-    known = dict.fromkeys((by_engine.kind_of(one), one.clock) for one in records)
+    known = dict.fromkeys((by_engine.kind_of(record), record.clock) for record in records)
     tables = by_engine.TABLES
     notes = [tables[kind].format(clock=clock) for kind, clock in known if kind in tables]
     if any(
-        one.identity.get("engine") == HOST_KERNEL and one.arguments.get("queue") in BY_FLOW
-        for one in records
+        record.identity.get("engine") == HOST_KERNEL and record.arguments.get("queue") in BY_FLOW
+        for record in records
     ):
         notes.append(f"{' and '.join(BY_FLOW)} see into tunnels of this kernel (docs/native.md)")
     return notes

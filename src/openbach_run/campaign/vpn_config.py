@@ -30,10 +30,10 @@ CONFIG, COMMANDS = "config", "commands"
 """The values `vpn.config` and `vpn.commands`, which no VPN reads itself."""
 TABLE = "config.yml"
 MOST_BYTES, MOST_LINES, MOST_CHARACTERS = 256 << 10, 1000, 16 << 10
-"""Of a file: its bytes, its lines outside of blocks, the characters of a line."""
+"""Limits of a file: its bytes, its lines outside of blocks, the characters of a line."""
 NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_-]{0,63}")
 PLAIN = re.compile(r"(?!.*(^| )-)[A-Za-z0-9_.:/@%+= -]*")
-"""What may go into a value: words of no shell, and none that is an option."""
+"""Pattern of a value: words of no shell, and none that is an option."""
 SHOWN = re.compile(r"(?=.{1,32}$)[A-Za-z][a-z]*(?:[A-Z-][a-z]+)*")
 """A name that is not known and may be shown: a line that got out of its block may be a key."""
 CONTROL = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]|[\x7f-\x9f\u2028\u2029]")
@@ -72,10 +72,10 @@ class Config:
     """Whether commands of the file are run."""
     taken: list[str] = field(default_factory=list)
     usual: list[str] = field(default_factory=list)
-    """What is in force without a line of the file."""
+    """Values in force without a line of the file."""
     replaced: dict[str, list[str]] = field(default_factory=dict)
     left_out: dict[str, list[str]] = field(default_factory=dict)
-    """By reason: the lines."""
+    """Reason → the lines."""
 
     @property
     def text(self) -> str:
@@ -89,7 +89,7 @@ class Config:
     def in_words(self) -> str:
         """Return the list of its lines for a person."""
         counts = [len(self.taken)]
-        counts += [sum(map(len, one.values())) for one in (self.replaced, self.left_out)]
+        counts += [sum(map(len, groups.values())) for groups in (self.replaced, self.left_out)]
         lines = [
             f"vpn.config={self.file} for {self.vpn}, the {self.end}'s end: lines taken {counts[0]},"
             f" replaced {counts[1]}, left out {counts[2]}; SHA-256 {self.sha256[:16]}…"
@@ -111,12 +111,12 @@ def read_config(
     """
     table, here = table_of(vpn, vpns), f"{at}{CONFIG}={file}"
     if table is None:
-        others = [one for one in sorted(vpns) if table_of(one, vpns)]
+        others = [name for name in sorted(vpns) if table_of(name, vpns)]
         raise InputError(f"{here}: {vpn} takes no file; those that do are {', '.join(others)}")
-    asked = given.get(COMMANDS, "off")
-    if asked not in ("on", "off") or (asked == "on" and not table["commands"]):
-        why = f"{vpn} runs no command of a file" if asked == "on" else "should be on or off"
-        raise InputError(f"{at}{COMMANDS}={asked}: {why}")
+    switch = given.get(COMMANDS, "off")
+    if switch not in ("on", "off") or (switch == "on" and not table["commands"]):
+        why = f"{vpn} runs no command of a file" if switch == "on" else "should be on or off"
+        raise InputError(f"{at}{COMMANDS}={switch}: {why}")
     content = _content(file)
     text = _text(file, content)
     if not re.search(table["looks_like"], text):
@@ -125,10 +125,10 @@ def read_config(
     if len(lines) > MOST_LINES:
         raise InputError(f"{file}, line {lines[MOST_LINES].number}: more than {MOST_LINES} lines")
     end = "client" if any(line.name in table["client"] for line in lines) else "server"
-    made = Config(file, hashlib.sha256(content).hexdigest(), vpn, end)
-    _check_carrier(made, lines, table, vpns)
-    _Judge(made, table, given, vpns).judge(lines)
-    return made
+    config = Config(file, hashlib.sha256(content).hexdigest(), vpn, end)
+    _check_carrier(config, lines, table, vpns)
+    _Judge(config, table, given, vpns).judge(lines)
+    return config
 
 
 def table_of(vpn: str, vpns: Mapping[str, Path]) -> dict[str, Any] | None:
@@ -248,40 +248,40 @@ def _names(table: Mapping[str, Any]) -> list[str]:
 
 def _meant(text: str, vpns: Mapping[str, Path]) -> str:
     """Return which VPNs take a file with this text, in words; "" if none does."""
-    found: dict[str, list[str]] = {}
+    kinds: dict[str, list[str]] = {}
     for vpn in sorted(vpns):
         table = table_of(vpn, vpns)
         if table and re.search(table["looks_like"], text):
-            found.setdefault(table["format"], []).append(vpn)
-    texts = [f"it is one of {form}: give vpn={' or '.join(names)}" for form, names in found.items()]
+            kinds.setdefault(table["format"], []).append(vpn)
+    texts = [f"it is one of {form}: give vpn={' or '.join(names)}" for form, names in kinds.items()]
     return f"; {'; '.join(texts)}" if texts else ""
 
 
 def _check_carrier(
-    made: Config, lines: Sequence[Line], table: Mapping[str, Any], vpns: Mapping[str, Path]
+    config: Config, lines: Sequence[Line], table: Mapping[str, Any], vpns: Mapping[str, Path]
 ) -> None:
     """Check that a file is for the carrier of the VPN. Raises InputError that names others."""
     carriers, places = table["carriers"], table["carrier_words"]
-    carrier = with_base(vpns[made.vpn], vpns).get("carrier")
+    carrier = with_base(vpns[config.vpn], vpns).get("carrier")
     if carrier not in carriers:
         return
-    said = []
+    hints = []
     for line in lines:
         words = line.text.split()
         if len(words) > (place := places.get(line.name, MOST_CHARACTERS)):
-            said.append((f"{made.file}, line {line.number}: {line.name}", words[place]))
-    said = said or [(f"{made.file}: no line", carriers["usual"])]
-    if any(re.fullmatch(carriers[carrier], word) for _, word in said):
+            hints.append((f"{config.file}, line {line.number}: {line.name}", words[place]))
+    hints = hints or [(f"{config.file}: no line", carriers["usual"])]
+    if any(re.fullmatch(carriers[carrier], word) for _, word in hints):
         return
-    where, word = said[0]
+    where, word = hints[0]
     fits = [
-        one
-        for one in sorted(vpns)
-        if table_of(one, vpns) == table
-        and re.fullmatch(carriers.get(with_base(vpns[one], vpns).get("carrier"), "-"), word)
+        name
+        for name in sorted(vpns)
+        if table_of(name, vpns) == table
+        and re.fullmatch(carriers.get(with_base(vpns[name], vpns).get("carrier"), "-"), word)
     ]
     instead = f": give vpn={' or '.join(fits)}" if fits else ""
-    raise InputError(f"{where} says another protocol than {carrier}, {made.vpn}'s{instead}")
+    raise InputError(f"{where} says another protocol than {carrier}, {config.vpn}'s{instead}")
 
 
 # Its lines
@@ -292,14 +292,14 @@ class _Judge:
 
     def __init__(
         self,
-        made: Config,
+        config: Config,
         table: Mapping[str, Any],
         given: Mapping[str, str],
         vpns: Mapping[str, Path],
     ) -> None:
-        self._made, self._table, self._given = made, table, dict(given)
+        self._config, self._table, self._given = config, table, dict(given)
         self._names = {re.sub("^(client|server)-", "", name) for name in given}
-        self._whole = vpn_of(made.vpn, vpns)
+        self._whole = vpn_of(config.vpn, vpns)
         self._known: list[str] = self._whole["reads"]
         self._options: list[tuple[bool, str]] = []
         """Words of the command line, each with whether they are for the file's own end only."""
@@ -311,59 +311,59 @@ class _Judge:
         last = {line.name: line.number for line in lines}
         for line in lines:
             self._judge(line, last[line.name])
-        made = self._made
+        config = self._config
         for name, text in self._table["absent"].items():
             if name not in last and not self._not_here(name, self._table["rules"][name], text):
                 self._take(Line(0, name, text), self._table["rules"][name])
-                made.usual.append(f"{name} {text or '(its own rule)'}")
+                config.usual.append(f"{name} {text or '(its own rule)'}")
         for name, text in self._table["always"].items():
             if name in self._known and name not in self._names:
-                made.values[name] = text
-                made.usual.append(f"vpn.{name}={text}")
+                config.values[name] = text
+                config.usual.append(f"vpn.{name}={text}")
         for name, several in self._commands.items():
             whole = "\n".join(several).encode()
-            made.values[f"{made.end}-{name}"] = base64.b64encode(whole).decode()
-            made.commands = True
+            config.values[f"{config.end}-{name}"] = base64.b64encode(whole).decode()
+            config.commands = True
         self._add_options()
-        made.values |= self._given
+        config.values |= self._given
 
     def _judge(self, line: Line, last: int) -> None:
         """Judge a line; `last` is the number of the last one of its name. Raises InputError."""
-        table, made = self._table, self._made
+        table, config = self._table, self._config
         shown = f"line {line.number} {line.known_as}"
         if (name := table["commands"].get(line.name)) and self._runs and name in self._known:
             self._commands.setdefault(name, []).append(line.text)
-            made.taken.append(f"{shown} (run in the guest)")
+            config.taken.append(f"{shown} (run in the guest)")
         elif name:
             why = "a command, and none is run; vpn.commands=on runs it in the guest"
-            made.left_out.setdefault(why, []).append(shown)
+            config.left_out.setdefault(why, []).append(shown)
         elif (rule := table["rules"].get(line.name)) is not None:
             if not re.fullmatch(rule.get("pattern", ".*"), line.text) and (
                 line.text not in rule.get("words", ())
             ):
-                raise InputError(f"{made.file}, {shown}: should be {rule['like']}")
+                raise InputError(f"{config.file}, {shown}: should be {rule['like']}")
             if why := (
                 f"line {last} says it again"
                 if line.number != last
                 else self._not_here(line.name, rule, line.text)
             ):
-                made.left_out.setdefault(why, []).append(shown)
+                config.left_out.setdefault(why, []).append(shown)
                 return
             self._take(line, rule)
             if "because" in rule:
-                made.replaced.setdefault(rule["because"], []).append(shown)
+                config.replaced.setdefault(rule["because"], []).append(shown)
             else:
                 sign = " = " if table["form"] == "sections" else " "
-                made.taken.append(f"{shown}{sign if line.text else ''}{line.text}")
+                config.taken.append(f"{shown}{sign if line.text else ''}{line.text}")
         else:
             self._name(line, shown)
 
     def _name(self, line: Line, shown: str) -> None:
         """List a line that the table names only, or does not know."""
-        for there, groups in (("replaced", self._made.replaced), ("left_out", self._made.left_out)):
-            for why, names in self._table[there].items():
+        for key, into in (("replaced", self._config.replaced), ("left_out", self._config.left_out)):
+            for why, names in self._table[key].items():
                 if line.name in names:
-                    groups.setdefault(why, []).append(shown)
+                    into.setdefault(why, []).append(shown)
                     return
         section, _, number = line.name.partition(".")[0].partition(" ")
         why = f"not known of {self._table['format']} here"
@@ -374,7 +374,7 @@ class _Judge:
             shown += f" ({hint})" if (hint := near(line.known_as, names).strip()) else ""
         else:
             shown = f"line {line.number}"
-        self._made.left_out.setdefault(why, []).append(shown)
+        self._config.left_out.setdefault(why, []).append(shown)
 
     def _not_here(self, name: str, rule: Mapping[str, Any], text: str) -> str:
         """Return why the VPN does not take a line as it is called here; "" if it does."""
@@ -382,11 +382,11 @@ class _Judge:
         if value in self._names:
             return f"vpn.{value} is given"
         if "value" in rule and value not in self._known:
-            return f"{self._made.vpn} does not read it"
+            return f"{self._config.vpn} does not read it"
         if self._is_option(rule):
             words = f"--{name} {text}".strip()
             if OPTIONS not in self._known or not is_taken(self._whole, OPTIONS, words):
-                return f"{self._made.vpn} takes no --{name}"
+                return f"{self._config.vpn} takes no --{name}"
         return ""
 
     def _is_option(self, rule: Mapping[str, Any]) -> bool:
@@ -400,12 +400,12 @@ class _Judge:
         text = rule.get("is") or rule.get("words", {}).get(line.text, text)
         if not PLAIN.fullmatch(text):
             raise InputError(
-                f"{self._made.file}, line {line.number} {line.known_as}: should be {rule['like']}"
+                f"{self._config.file}, line {line.number} {line.known_as}: should be {rule['like']}"
             )
         is_own = rule.get("at") == "own"
         if "value" in rule:
-            end = f"{self._made.end}-" if is_own else ""
-            self._made.values[f"{end}{_value_of(line.name, rule)}"] = text
+            end = f"{self._config.end}-" if is_own else ""
+            self._config.values[f"{end}{_value_of(line.name, rule)}"] = text
         elif self._is_option(rule):
             self._options.append((is_own, f"--{line.name} {text}".strip()))
 
@@ -415,11 +415,11 @@ class _Judge:
         own = [words for _, words in self._options] + added
         of_other = [words for is_own, words in self._options if not is_own] + added
         if own == of_other:
-            found = {OPTIONS: own}
+            options = {OPTIONS: own}
         else:
-            (other,) = {*ENDS} - {self._made.end}
-            found = {f"{self._made.end}-{OPTIONS}": own, f"{other}-{OPTIONS}": of_other}
-        self._made.values |= {name: " ".join(words) for name, words in found.items() if words}
+            (other,) = {*ENDS} - {self._config.end}
+            options = {f"{self._config.end}-{OPTIONS}": own, f"{other}-{OPTIONS}": of_other}
+        self._config.values |= {name: " ".join(words) for name, words in options.items() if words}
 
 
 def _value_of(name: str, rule: Mapping[str, Any]) -> str:

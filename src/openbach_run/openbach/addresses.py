@@ -33,7 +33,7 @@ from openbach_run.topology.references import listed, value_of
 KEYS = ("file", "constants")
 
 
-def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
+def inventory_file(scenario: Scenario, path: Path, chosen: Path | None) -> Path:
     """Return the inventory of a scenario: what was given, or what it names, or else ours.
 
     `path` is the file of the scenario. Raises InputError.
@@ -44,7 +44,7 @@ def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
             f"{path}: x-inventory.file: should be the path of an inventory, from this file"
         )
     # The command line wins; a scenario's own inventory is beside it, wherever it was copied to.
-    return given or (INVENTORY if file is None else path.parent / file)
+    return chosen or (INVENTORY if file is None else path.parent / file)
 
 
 def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
@@ -52,18 +52,18 @@ def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
 
     Raises InputError for what the inventory does not have.
     """
-    found = {}
+    addresses = {}
     for name, reference in _references(scenario).items():
         try:
             if name not in scenario.constants:
                 raise InputError(
                     f"the scenario has no such constant; it has {listed(scenario.constants)}"
                 )
-            found[name] = value_of(reference, inventory)
+            addresses[name] = value_of(reference, inventory)
         except InputError as error:
             raise InputError(f"{scenario.name}: x-inventory.constants.{name}: {error}") from None
-    _check_shares(scenario.name, inventory, list(found.values()))
-    return replace(scenario, constants={**scenario.constants, **found})
+    _check_shares(scenario.name, inventory, list(addresses.values()))
+    return replace(scenario, constants={**scenario.constants, **addresses})
 
 
 def shares_in(scenario: Scenario) -> list[str]:
@@ -78,8 +78,8 @@ def shares_in(scenario: Scenario) -> list[str]:
 def _check_shares(name: str, inventory: Inventory, values: list[str]) -> None:
     """Raise InputError for a terminal's share that no job of the scenario gets."""
     for host in inventory.hosts:
-        given = [f"{port.address}:{host.share}" for port in host.interfaces]
-        if host.share and not any(one in text.split("/") for one in given for text in values):
+        shares = [f"{port.address}:{host.share}" for port in host.interfaces]
+        if host.share and not any(share in text.split("/") for share in shares for text in values):
             raise InputError(
                 f"{name}: {host.entity} has a satvpn_share in the inventory, which would have no"
                 " effect: no constant of the scenario is ENTITY.NETWORK.shares with it"
@@ -112,9 +112,9 @@ def _settings(scenario: Scenario) -> Mapping[str, Any]:
 
 def _references(scenario: Scenario) -> Mapping[str, str]:
     """Return constant → its reference to the inventory. Raises InputError."""
-    given = _settings(scenario).get("constants", {})
-    if not isinstance(given, dict) or not all(
-        isinstance(reference, str) for reference in given.values()
+    references = _settings(scenario).get("constants", {})
+    if not isinstance(references, dict) or not all(
+        isinstance(reference, str) for reference in references.values()
     ):
         raise InputError(
             f"{scenario.name}: x-inventory.constants should be an object of texts by constant, like"

@@ -27,10 +27,10 @@ from openbach_run.topology.references import listed, value_of
 
 WAITS = ("launched", "finished", "after_s")
 ONLY_IF = "only_if"
-"""Of a function: for which values it is there at all."""
+"""Key of a function with the condition on values under which it is there at all."""
 TEAR_DOWN = "tear down"
 NOWHERE = "none"
-"""As the value of a constant that names a function's host: the function is not there."""
+"""Value of a constant that names a function's host: the function is not there."""
 
 
 def expand(path: Path) -> dict[str, Any]:
@@ -58,36 +58,36 @@ def expand(path: Path) -> dict[str, Any]:
     own = content.get("inventory")
     inventory_file = INVENTORY if own is None else source.files["inventory",].parent / own
     inventory = load_inventory(inventory_file)
-    hosts = {name: one.name for one in inventory.hosts for name in (one.name, one.entity)}
+    hosts = {name: host.name for host in inventory.hosts for name in (host.name, host.entity)}
     source = with_steps(source, hosts)
     content = source.content
     values, sweep = _values(source), content.get("sweep", {})
-    made = _Functions(source, inventory, _leaders(source, values), values)
-    functions, same = made.all, made.same
+    numbered = _Functions(source, inventory, _leaders(source, values), values)
+    functions, same = numbered.all, numbered.same
     # A file may inherit more than its functions use, but the backend refuses an argument or a
     # constant that is unused: so what nobody uses is left out here.
     started = [leaves(function.get("start_job_instance", {})) for function in functions]
     used = {
         name for texts in started for text in texts for name in placeholders(str(text))
     } | same.keys()
-    constants = {name: one for name, one in content.get("constants", {}).items() if name in used}
+    constants = {name: item for name, item in content.get("constants", {}).items() if name in used}
     arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
     addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
     if "steps" in content and source.files["sweep",] != source.files["steps",]:
         # Of the measurement that the steps replace.
-        sweep = {name: one for name, one in sweep.items() if name in arguments | constants}
+        sweep = {name: swept for name, swept in sweep.items() if name in arguments | constants}
     # Swept values that change nothing would make equal cells with different names.
     for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
     idle = {
-        name: one
-        for name, one in content.get("idle", {}).items()
+        name: conditions
+        for name, conditions in content.get("idle", {}).items()
         if name in {**arguments, **constants}
     }
-    instead = {name: one for name, one in content.get("instead", {}).items() if name in constants}
+    instead = {name: item for name, item in content.get("instead", {}).items() if name in constants}
     # Relative, so that the scenario and its inventory can be moved together.
-    here = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
-    files = [name for name, one in constants.items() if one.get("file") == "yes"]
+    file = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
+    files = [name for name, entry in constants.items() if entry.get("file") == "yes"]
     return {
         "name": name,
         "description": content.get("description", ""),
@@ -97,11 +97,11 @@ def expand(path: Path) -> dict[str, Any]:
             **{name: _address(source, name, inventory) for name in addresses},
         },
         "openbach_functions": functions,
-        "x-inventory": {**here, "constants": addresses},
-        "x-constants": {name: one["text"] for name, one in constants.items()},
+        "x-inventory": {**file, "constants": addresses},
+        "x-constants": {name: constant["text"] for name, constant in constants.items()},
         **({"x-idle": idle} if idle else {}),
         **({"x-instead": instead} if instead else {}),
-        **({"x-only-if": made.only_if} if made.only_if else {}),
+        **({"x-only-if": numbered.only_if} if numbered.only_if else {}),
         **({"x-measures": declared(content["measures"])} if "steps" in content else {}),
         "x-same": {name: same[name] for name in constants if name in same},
         "x-sweep": {
@@ -123,7 +123,7 @@ def _values(source: Source) -> dict[str, str]:
     Raises InputError for a value or a sweep of a name that is not declared.
     """
     arguments, constants = source.content.get("arguments", {}), source.content.get("constants", {})
-    given = source.content.get("values", {})
+    own = source.content.get("values", {})
     for key in ("values", "sweep"):
         for name in source.content.get(key, {}):
             if name not in arguments | constants:
@@ -133,7 +133,7 @@ def _values(source: Source) -> dict[str, str]:
                     f" {listed(known)}"
                 )
                 raise source.wrong(text, key, name)
-    return {**{name: one["value"] for name, one in constants.items() if name not in given}, **given}
+    return {**{name: entry["value"] for name, entry in constants.items() if name not in own}, **own}
 
 
 def _leaders(source: Source, values: Mapping[str, str]) -> dict[str, str]:
@@ -269,12 +269,12 @@ class _Functions:
         """
         if not is_labels(labels):
             raise self._source.wrong("should be a function or a group, or a list of them", *place)
-        found: list[int] = []
+        numbers: list[int] = []
         for label in [labels] if isinstance(labels, str) else labels:
             if label in self._numbers:
-                found.append(self._numbers[label])
+                numbers.append(self._numbers[label])
             elif label in self._groups and label not in within:
-                found += self._ids(self._groups[label], "groups", label, within=(*within, label))
+                numbers += self._ids(self._groups[label], "groups", label, within=(*within, label))
             else:
                 text = (
                     "holds itself"
@@ -285,15 +285,15 @@ class _Functions:
                     f"{label!r} is no function and no group; {text}".rstrip("; "), *place
                 )
         # Once each, in the order of the file: two groups may have a function in common.
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(numbers))
 
     def _replaced(self, value: Any, at: str, *place: str) -> Any:
         """Return the text with the name that is followed in place of the name that follows it."""
         if isinstance(value, dict):
-            return {key: self._replaced(one, f"{at}.{key}", *place) for key, one in value.items()}
+            return {key: self._replaced(part, f"{at}.{key}", *place) for key, part in value.items()}
         if isinstance(value, list):
             return [
-                self._replaced(one, f"{at}.{number}", *place) for number, one in enumerate(value)
+                self._replaced(part, f"{at}.{number}", *place) for number, part in enumerate(value)
             ]
         # In three lists it is OpenBACH's path to what a function has started.
         if re.search(r"(\.\d+){3}$", at) and isinstance(value, str) and not value.isdecimal():
@@ -302,10 +302,10 @@ class _Functions:
         if name is not None and name in self._leaders:
             self.same.setdefault(name, []).append(at)
             return f"${self._leaders[name]}"
-        for one in self._names(value, *place):
-            if one in self._leaders:
+        for follower in self._names(value, *place):
+            if follower in self._leaders:
                 raise self._source.wrong(
-                    f"{value!r}: ${one} can only be a whole value, as another's may be", *place
+                    f"{value!r}: ${follower} can only be a whole value, as another's may be", *place
                 )
         return value
 

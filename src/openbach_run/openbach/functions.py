@@ -339,27 +339,27 @@ OPERANDS = {
 }
 
 
-def _condition(given: Any) -> dict[str, Any]:
+def _condition(condition: Any) -> dict[str, Any]:
     """Return a condition in stored form. Raises KeyError and TypeError as the backend does."""
-    match given["type"]:
+    match condition["type"]:
         case "not":
-            return {"type": "not", "condition": _condition(given["condition"])}
+            return {"type": "not", "condition": _condition(condition["condition"])}
         case "and" | "or" | "xor" as kind:
             sides = ("left_condition", "right_condition")
-            left, right = [given[side] for side in sides]
+            left, right = [condition[side] for side in sides]
             return {"type": kind, sides[0]: _condition(left), sides[1]: _condition(right)}
         case kind:
             kind, sides = COMPARISONS[kind], ("left_operand", "right_operand")
-            left, right = [given[side] for side in sides]
+            left, right = [condition[side] for side in sides]
             return {"type": kind, sides[0]: _operand(left), sides[1]: _operand(right)}
 
 
-def _operand(given: Any) -> dict[str, Any]:
+def _operand(side: Any) -> dict[str, Any]:
     """Return a side of a comparison in stored form. Raises KeyError and TypeError."""
-    if given["type"] == "value":
+    if side["type"] == "value":
         # A defect of OpenBACH's own code, met by every scenario that compares with a value.
         raise TypeError("'property' object is not callable")
-    return {"type": given["type"], **{key: str(given[key]) for key in OPERANDS[given["type"]]}}
+    return {"type": side["type"], **{key: str(side[key]) for key in OPERANDS[side["type"]]}}
 
 
 def _table(kind: str, stored_as: str = "", **columns: str) -> _Model:
@@ -369,7 +369,7 @@ def _table(kind: str, stored_as: str = "", **columns: str) -> _Model:
 
 def _branching(kind: str, first: str, second: str) -> _Model:
     """Return the table of `if` or `while`, whose branches are called so."""
-    lists = dict.fromkeys((f"openbach_function_{one}_ids" for one in (first, second)), "list")
+    lists = dict.fromkeys((f"openbach_function_{branch}_ids" for branch in (first, second)), "list")
     return _Model(_title(kind), kind, {"condition": "dict", **lists}, _branches(first, second))
 
 
@@ -440,7 +440,7 @@ MODELS = {
         path="str",
     ),
 }
-"""In the order in which people use them; stored under another name where the backend does so."""
+"""Tables by kind of function, in the order in which people use them; `stored_as` may differ."""
 GONE = dict.fromkeys(
     [f"{before}status_{what}" for before in ("", "retrieve_") for what in ("agents", "jobs")],
     "status_agents and status_jobs are retrieve_status_agents and retrieve_status_jobs since 2017,"
@@ -453,4 +453,4 @@ OTHER_CLASSES = (
     "ValuesType", "WaitForEnded", "WaitForFinished", "WaitForLaunched", "WaitForRunning",
     "WaitingCondition",
 )  # fmt: skip
-"""What the backend finds under the name of a function, and is none."""
+"""Classes that the backend finds under the name of a function, and that are none."""

@@ -30,7 +30,7 @@ RATIOS = {
     "To": 2**40,
     "Ti": 2**40,
 }
-"""Of OpenBACH 2.7, `To` included; an empty text is `_`."""
+"""Numbers of OpenBACH 2.7's ratios by name, `To` included; an empty text is `_`."""
 INSTANCE_TYPES = ("job", "scenario")
 """Types whose values are paths of function ids, and on the command line instance ids."""
 
@@ -106,7 +106,7 @@ class Job(NamedTuple):
     command: str = ""
     command_stop: str = ""
     setup: Sequence[Sequence[str]] = ()
-    """What its playbook does on a host beside packages: pairs of a task, in words, and its command
+    """Tasks of its playbook on a host beside packages: pairs of a task, in words, and its command
     for a shell."""
 
     @property
@@ -136,7 +136,7 @@ def _command(tree: Mapping[str, Any]) -> Command:
     """Return the arguments of a job or subcommand from its description."""
     groups = []
     for group in tree.get("subcommand") or ():
-        choices = {one["name"]: _command(one) for one in group["choices"]}
+        choices = {choice["name"]: _command(choice) for choice in group["choices"]}
         groups.append(Group(group["group_name"], bool(group.get("optional")), choices))
     return Command(
         tuple(_argument(entry) for entry in tree.get("required") or ()),
@@ -194,7 +194,7 @@ CONVERTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "ratio": ("Ratio", lambda value: (value or "_") if RATIOS[value or "_"] else None),
     "date": ("datetime", lambda value: str(_date(value))),
 }
-"""By type: its name in the backend's messages, and value → what is stored (no placeholders)."""
+"""Type → its name in the backend's messages, and value → what is stored (no placeholders)."""
 
 
 def convert(value: Any, kind: str) -> Any:

@@ -15,7 +15,7 @@ RENAMED = {"configure_link": "tc_configure_link", "tcpdump": "tcpdump_pcap", "pi
 
 
 def read_job_arguments(
-    name: str, given: dict[str, Any], jobs: Mapping[str, Job], at: str
+    name: str, arguments: dict[str, Any], jobs: Mapping[str, Job], at: str
 ) -> dict[str, Any]:
     """Return the arguments of a job in stored form. Raises Refusal or Crash."""
     if name not in jobs:
@@ -23,17 +23,17 @@ def read_job_arguments(
         advice = f"{meant}more jobs can be given with --jobs"
         raise Refusal(f"No such job in the controller database: {name}", at, advice)
     stored: dict[str, Any] = {}
-    _check_required(jobs[name].arguments, given, at)
-    _fill(stored, jobs[name], (), jobs[name].arguments, given, at)
+    _check_required(jobs[name].arguments, arguments, at)
+    _fill(stored, jobs[name], (), jobs[name].arguments, arguments, at)
     return stored
 
 
-def _check_required(command: Command, given: Any, at: str) -> None:
+def _check_required(command: Command, tree: Any, at: str) -> None:
     """Check that what is required is there, at any depth. Raises Refusal or Crash."""
-    if given is None:
+    if tree is None:
         raise Crash("ValueError", "Cannot use None as a query value")
     # Before the types are looked at: the backend iterates over whatever it was given.
-    names = list(_values(given))
+    names = list(_values(tree))
     for argument in command.required:
         if argument.name not in names:
             raise Refusal(
@@ -48,35 +48,35 @@ def _check_required(command: Command, given: Any, at: str) -> None:
             )
         if chosen:
             _check_required(
-                group.choices[chosen[0]], given[chosen[0]] if isinstance(given, dict) else {}, at
+                group.choices[chosen[0]], tree[chosen[0]] if isinstance(tree, dict) else {}, at
             )
         elif not group.optional:
             raise Refusal("Missing subcommand for required group", f"{at}.{group.name}", advice)
 
 
 def _fill(
-    stored: dict[str, Any], job: Job, path: tuple[str, ...], command: Command, given: Any, at: str
+    stored: dict[str, Any], job: Job, path: tuple[str, ...], command: Command, tree: Any, at: str
 ) -> None:
     """Put job arguments in their places in `stored`. Raises Refusal or Crash.
 
     The backend names the place of an error without the subcommands.
     """
-    if not isinstance(given, dict):
+    if not isinstance(tree, dict):
         raise Crash(
             "AttributeError",
-            f"'{type_name(given)}' object has no attribute 'items'",
+            f"'{type_name(tree)}' object has no attribute 'items'",
             f"{at}.{'.'.join(path)}",
         )
     # A subcommand's arguments are stored below the names that lead to it.
-    here = stored
+    branch = stored
     for name in path:
-        here = here.setdefault(name, {})
-    for name, value in given.items():
+        branch = branch.setdefault(name, {})
+    for name, value in tree.items():
         if name in job.subcommands:
             _fill(stored, job, *job.subcommands[name], value, at)
         elif name in command.arguments:
             if occurrences := _occurrences(command.arguments[name], value, f"{at}.{name}"):
-                here[name] = occurrences
+                branch[name] = occurrences
         else:
             known = ", ".join([*command.arguments, *command.subcommands]) or "nothing"
             under = f"{path[-1]} of {job.name}" if path else job.name
@@ -84,12 +84,12 @@ def _fill(
             raise Refusal(text, f"{at}.{name}", f"{under} takes {known}")
 
 
-def _occurrences(argument: Argument, given: Any, place: str) -> list[list[Any]]:
+def _occurrences(argument: Argument, raw: Any, place: str) -> list[list[Any]]:
     """Return `v`, `[v, …]` or `[[v, …], …]` as a list of occurrences, each a list of values.
 
     Raises Refusal or Crash.
     """
-    nested = given if isinstance(given, list) else [[given]]
+    nested = raw if isinstance(raw, list) else [[raw]]
     if not nested:
         raise Crash(
             "IndexError",

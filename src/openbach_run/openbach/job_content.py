@@ -50,10 +50,10 @@ def beside(files: Path, checkout: Path) -> dict[str, Path]:
     `files` is the job's folder of files. Raises InputError for a module, or a line of programs.txt,
     that means nothing here.
     """
-    found = {f"{SHARED}/{one.name}": one for one in shared_modules(files, checkout)}
+    paths = {f"{SHARED}/{module.name}": module for module in shared_modules(files, checkout)}
     for program in programs_elsewhere(files, checkout):
-        found |= {f"{program.name}/{part}": program.folder / part for part in program.parts}
-    return found
+        paths |= {f"{program.name}/{part}": program.folder / part for part in program.parts}
+    return paths
 
 
 def shared_modules(files: Path, checkout: Path) -> list[Path]:
@@ -65,19 +65,19 @@ def shared_modules(files: Path, checkout: Path) -> list[Path]:
     if (files / SHARED).exists():
         return []
     package = checkout / "src" / SHARED
-    found: set[Path] = set()
+    modules: set[Path] = set()
     waiting = sorted(files.glob("*.py"))
     while waiting:
         importing = waiting.pop()
         for name in imported_of_jobs(importing):
             module = package / f"{name}.py"
             if not module.is_file():
-                there = ", ".join(sorted(one.stem for one in package.glob("[!_]*.py")))
-                raise InputError(f"{importing}: {SHARED} has no module {name}; it has {there}")
-            if module not in found:
-                found.add(module)
+                known = ", ".join(sorted(file.stem for file in package.glob("[!_]*.py")))
+                raise InputError(f"{importing}: {SHARED} has no module {name}; it has {known}")
+            if module not in modules:
+                modules.add(module)
                 waiting.append(module)
-    return sorted([package / "__init__.py", *found]) if found else []
+    return sorted([package / "__init__.py", *modules]) if modules else []
 
 
 def imported_of_jobs(file: Path) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def _parsed(text: bytes) -> list[ast.stmt]:
 
 def _has_imports_only(statements: list[ast.stmt]) -> bool:
     return bool(statements) and all(
-        isinstance(one, ast.Import | ast.ImportFrom) for one in statements
+        isinstance(statement, ast.Import | ast.ImportFrom) for statement in statements
     )
 
 
@@ -134,10 +134,10 @@ def _within(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield node
         # What holds statements: blocks, `except` clauses, cases.
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            found = getattr(node, name, None)
+            block = getattr(node, name, None)
             # A lambda's body, and the sides of `a if b else c`, are expressions.
-            if isinstance(found, list):
-                waiting += found
+            if isinstance(block, list):
+                waiting += block
 
 
 def programs_elsewhere(files: Path, checkout: Path) -> list[Program]:
@@ -149,7 +149,7 @@ def programs_elsewhere(files: Path, checkout: Path) -> list[Program]:
     listed = files.parent / PROGRAMS
     if not listed.exists():
         return []
-    found = []
+    programs = []
     for number, line in enumerate(read_text(listed).splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
@@ -164,8 +164,8 @@ def programs_elsewhere(files: Path, checkout: Path) -> list[Program]:
         for part in parts:
             if ".." in PurePath(place, part).parts or not (folder / part).exists():
                 raise InputError(f"{listed}, line {number}: the checkout has no {place}/{part}")
-        found.append(Program(name, folder, tuple(parts)))
-    return found
+        programs.append(Program(name, folder, tuple(parts)))
+    return programs
 
 
 def data(kinds: Iterable[str], catalog: Catalog) -> dict[str, Path]:
@@ -173,11 +173,11 @@ def data(kinds: Iterable[str], catalog: Catalog) -> dict[str, Path]:
 
     Where several directories have an entry of the same name, the first one's counts.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for kind in kinds:
         for root in reversed(catalog.roots):
-            found |= {f"{kind}/{place}": file for place, file in walk(root / kind).items()}
-    return found
+            paths |= {f"{kind}/{place}": file for place, file in walk(root / kind).items()}
+    return paths
 
 
 def walk(folder: Path) -> dict[str, Path]:
@@ -185,21 +185,21 @@ def walk(folder: Path) -> dict[str, Path]:
 
     What Python has compiled is left out. A folder that does not exist has none.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for entry in folder.iterdir() if folder.is_dir() else ():
         if not entry.is_dir():
-            found[entry.name] = entry
+            paths[entry.name] = entry
         elif entry.name != "__pycache__":
-            found |= {f"{entry.name}/{place}": file for place, file in walk(entry).items()}
-    return found
+            paths |= {f"{entry.name}/{place}": file for place, file in walk(entry).items()}
+    return paths
 
 
 def whole(files: Path, kinds: Iterable[str], catalog: Catalog) -> dict[str, Path]:
     """Return all files of a job by place in its folder: what runs alone on an agent."""
-    found = data([kind for kind in kinds if kind != OF_SCENARIOS], catalog)
+    paths = data([kind for kind in kinds if kind != OF_SCENARIOS], catalog)
     for place, path in beside(files, catalog.checkout).items():
         if path.is_dir():
-            found |= {f"{place}/{within}": file for within, file in walk(path).items()}
+            paths |= {f"{place}/{within}": file for within, file in walk(path).items()}
         else:
-            found[place] = path
-    return found | walk(files)
+            paths[place] = path
+    return paths | walk(files)

@@ -63,7 +63,7 @@ def _known(command: Command) -> KnownCommand:
     """Return a command that keeps its arguments by name, and whose subcommands do."""
     groups = []
     for group in command.groups:
-        choices: dict[str, Command] = {name: _known(one) for name, one in group.choices.items()}
+        choices: dict[str, Command] = {name: _known(sub) for name, sub in group.choices.items()}
         groups.append(group._replace(choices=choices))
     return KnownCommand(command.required, command.optional, tuple(groups))
 
@@ -88,7 +88,7 @@ class Package:
     measures: tuple[Measure, ...] = ()
     debian: tuple[str, ...] = ()
     entries: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
-    """Everything that its arguments may name, and the platforms: kind → name → folder or file."""
+    """Entries that its arguments may name, and the platforms: kind → name → folder or file."""
     refused: tuple[str, ...] = ()
     """Tasks of its playbook without which it cannot do its work in a guest, in words."""
     left_out: tuple[str, ...] = ()
@@ -113,12 +113,12 @@ def load_packages(paths: Sequence[Path], catalog: Catalog | None = None) -> dict
 
 def faults(packages: Mapping[str, Package]) -> list[str]:
     """Return what is wrong with each malformed package."""
-    return [one.job.fault for one in packages.values() if isinstance(one.job, MalformedJob)]
+    return [item.job.fault for item in packages.values() if isinstance(item.job, MalformedJob)]
 
 
 def well_formed(packages: Mapping[str, Package]) -> dict[str, Package]:
     """Return the packages that are not malformed."""
-    return {name: one for name, one in packages.items() if not isinstance(one.job, MalformedJob)}
+    return {name: item for name, item in packages.items() if not isinstance(item.job, MalformedJob)}
 
 
 def _malformed(name: str, error: InputError) -> Package:
@@ -144,15 +144,15 @@ def _with_names(
     tree: Mapping[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
     """Return an argument tree with names of folders as choices; put the folders in `entries`."""
-    made = dict(tree)
+    copy = dict(tree)
     for kind in ("required", "optional"):
         if tree.get(kind):
-            made[kind] = [_with_choices(one, catalog, entries) for one in tree[kind]]
+            copy[kind] = [_with_choices(argument, catalog, entries) for argument in tree[kind]]
     groups = []
     for group in tree.get("subcommand") or ():
         choices = [_with_names(choice, catalog, entries) for choice in group["choices"]]
         groups.append({**group, "choices": choices})
-    return {**made, "subcommand": groups} if groups else made
+    return {**copy, "subcommand": groups} if groups else copy
 
 
 def _with_choices(
@@ -174,11 +174,11 @@ def _with_choices(
 
 def entries_of(packages: Mapping[str, Package]) -> Entries:
     """Return the folders and files that arguments of the jobs may name: kind → name → place."""
-    found: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
+    places: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
     for package in packages.values():
         for kind, entries in package.entries.items():
-            found[kind] |= entries
-    return found
+            places[kind] |= entries
+    return places
 
 
 def measures_of(
@@ -190,18 +190,18 @@ def measures_of(
     that do not agree on a column.
     """
     jobs = sorted(set(jobs_of(scenarios)))
-    found = {name: packages[name].measures for name in jobs if packages[name].measures}
+    measures = {name: packages[name].measures for name in jobs if packages[name].measures}
     for scenario in scenarios:
         check(f"{scenario.name}: x-measures", scenario.measures, "measures")
     own = {
-        column: described_measure(f"{one.name}: x-measures.{column}", column, described)
-        for one in scenarios
-        for column, described in one.measures.items()
+        column: described_measure(f"{scenario.name}: x-measures.{column}", column, described)
+        for scenario in scenarios
+        for column, described in scenario.measures.items()
     }
     if own:
-        found[STEP] = tuple(own.values())
-    check_agreement(found)
-    return found
+        measures[STEP] = tuple(own.values())
+    check_agreement(measures)
+    return measures
 
 
 def parts_of(uses: Uses, packages: Mapping[str, Package], catalog: Catalog) -> dict[str, Path]:
@@ -217,8 +217,8 @@ def parts_of(uses: Uses, packages: Mapping[str, Package], catalog: Catalog) -> d
             jobs[name] = folder
     parts = catalog.parts(uses, jobs)
     for name, folder in jobs.items():
-        found = job_content.beside(folder, catalog.checkout)
-        parts |= {f"jobs/{name}/{place}": path for place, path in found.items()}
+        paths = job_content.beside(folder, catalog.checkout)
+        parts |= {f"jobs/{name}/{place}": path for place, path in paths.items()}
     return parts
 
 
@@ -262,16 +262,16 @@ def _load(path: Path) -> Iterator[Package]:
     if not path.is_dir():
         raise InputError(f"{path}: no job folder, folder of jobs or JSON file with jobs is there")
     # By its name and not by its content: files/ has other YAML, too.
-    found = [
+    files = [
         file
         for file in sorted(path.resolve().glob("**/files/*.yml"))
         if file.stem == file.parent.parent.name
     ]
-    if not found:
+    if not files:
         raise InputError(
             f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml"
         )
-    for file in found:
+    for file in files:
         try:
             yield _from_folder(file)
         except InputError as error:
@@ -288,7 +288,7 @@ def _from_folder(file: Path) -> Package:
     installed = None if (file.parent.parent / PACKAGES).exists() else installation_of(file.parent)
     if installed is None:
         return Package(job, file.parent, measures, debian)
-    job = job._replace(setup=[[one.task, one.command] for one in installed.steps])
+    job = job._replace(setup=[[step.task, step.command] for step in installed.steps])
     return Package(
         job, file.parent, measures, debian, {}, tuple(installed.refused), tuple(installed.left_out)
     )
@@ -354,7 +354,7 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
             _check_name(file, place, argument, "name")
             if not isinstance(argument.get("choices") or [], list):
                 raise InputError(f"{file}: {place}.choices ({argument['name']}) should be a list")
-            if any(isinstance(one, list | dict) for one in argument.get("choices") or []):
+            if any(isinstance(choice, list | dict) for choice in argument.get("choices") or []):
                 raise InputError(
                     f"{file}: {place}.choices ({argument['name']}) should be texts or numbers"
                 )

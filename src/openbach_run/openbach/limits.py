@@ -74,19 +74,19 @@ def refusal(argument: Argument, value: str, called: str) -> str:
             else f"{called} is {in_words(argument)}"
         )
     # number() takes a suffix (30M). Of other types than str the job gets a number, without one.
-    given = number(value)
+    amount = number(value)
     # A number may be written in several ways: 0, 0.0 and 00 are the same value beside the range.
-    also = [number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
+    also = [number(str(text)) for text in limits.get("also", ())] if argument.type != "str" else []
     fits = (
-        given is not None
-        and (given or value[0] != "-")
+        amount is not None
+        and (amount or value[0] != "-")
         and bound(limits.get("minimum", -math.inf))
-        <= given
+        <= amount
         <= bound(limits.get("maximum", math.inf))
-        and (limits.get("unit") != "bytes" or given == int(given))
+        and (limits.get("unit") != "bytes" or amount == int(amount))
         and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
     )
-    return "" if fits or given in also else f"{called} is {in_words(argument)}"
+    return "" if fits or amount in also else f"{called} is {in_words(argument)}"
 
 
 def in_words(argument: Argument) -> str:
@@ -122,10 +122,10 @@ def asked_beside(argument: Argument) -> set[str]:
     """Return the names of the job's arguments in the conditions of this one."""
     if not argument.limits:
         return set()
-    conditions = [one["if"] for key in TOGETHER for one in argument.limits.get(key, ())]
+    conditions = [rule["if"] for key in TOGETHER for rule in argument.limits.get(key, ())]
     conditions += argument.limits.get(NEEDS, {}).values()
     named = [argument.limits[VALUES_OF]] if VALUES_OF in argument.limits else []
-    return {*named, *(name for one in conditions for name in rules.names(one))}
+    return {*named, *(name for condition in conditions for name in rules.names(condition))}
 
 
 def names_folders(argument: Argument) -> set[str]:
@@ -157,14 +157,14 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     for key in TOGETHER:
         listed = limits.get(key, [])
         if not isinstance(listed, list) or not all(
-            isinstance(one, dict) and {*one} == {"if", "because"} for one in listed
+            isinstance(rule, dict) and {*rule} == {"if", "because"} for rule in listed
         ):
             raise InputError(f"{at}.{key} should be a list of {{if: CONDITION, because: TEXT}}")
     if not isinstance(needs := limits.get(NEEDS, {}), dict):
         raise InputError(f"{at}.needs should be a mapping of features of a kernel to a CONDITION")
     try:
         for condition in [
-            *(one["if"] for key in TOGETHER for one in limits.get(key, [])),
+            *(rule["if"] for key in TOGETHER for rule in limits.get(key, [])),
             *needs.values(),
         ]:
             rules.check(str(condition))

@@ -25,7 +25,7 @@ class Command:
     text: str
     apart: bool = False
     job: tuple[str, ...] = ()
-    """Of a command that is an OpenBACH job: its name and its arguments."""
+    """Name and arguments of a command that is an OpenBACH job; () of another one."""
     needs: int | None = None
     """The number of a command that has to end well, or this one is not started."""
 
@@ -110,7 +110,7 @@ def checked(entries: list[Entry]) -> list[Entry]:
 
     Raises InputError.
     """
-    if not any(isinstance(one, Command) for one in entries):
+    if not any(isinstance(entry, Command) for entry in entries):
         raise InputError("no command: HOST 'COMMAND', as in: pc 'ping -c 5 server'")
     last = entries[-1]
     if isinstance(last, Command) and last.apart:
@@ -156,11 +156,11 @@ def _job(text: str, place: str) -> tuple[str, ...]:
 
 def check_jobs(entries: Sequence[Entry], jobs: Collection[str]) -> None:
     """Raise InputError for a job that is none of these, which the hosts have."""
-    for one in entries:
-        if isinstance(one, Command) and one.job and one.job[0] not in jobs:
-            name = one.job[0]
+    for entry in entries:
+        if isinstance(entry, Command) and entry.job and entry.job[0] not in jobs:
+            name = entry.job[0]
             raise InputError(
-                f"{one.line}: the hosts have no job {name}; {near(name, jobs)}there are"
+                f"{entry.line}: the hosts have no job {name}; {near(name, jobs)}there are"
                 f" {', '.join(sorted(jobs))}"
             )
 

@@ -197,9 +197,9 @@ def _path(argument: Argument, value: list[Any], at: str, scenario: Scenario) -> 
     All but the last one start a scenario.
     """
     wanted = "scenario" if len(value) > 1 else argument.type
-    found = scenario.by_id.get(value[0]) if value and isinstance(value[0], int) else None
+    function = scenario.by_id.get(value[0]) if value and isinstance(value[0], int) else None
     if not value or (
-        isinstance(value[0], int) and (found is None or STARTS.get(kind_of(found)) != wanted)
+        isinstance(value[0], int) and (function is None or STARTS.get(kind_of(function)) != wanted)
     ):
         yield Finding(
             at, f"{value}: no function {value[0] if value else ''} here that starts a {wanted}"
@@ -219,7 +219,8 @@ def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
     """Yield warnings of a number of values that the backend stores and its start refuses."""
     chosen = [name for name in arguments if name in command.subcommands]
     options = sorted(
-        (one for one in command.optional if one.name in arguments), key=lambda one: one.is_switch
+        (option for option in command.optional if option.name in arguments),
+        key=lambda option: option.is_switch,
     )
     # argparse, in the job, takes every word that follows for a value of such an option.
     if chosen and options and options[-1].count in "+*" and not options[-1].is_switch:
@@ -242,8 +243,8 @@ def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
 def _circles(scenario: Scenario) -> Found:
     """Yield a warning of functions that wait for each other."""
     waits: dict[int, set[int]] = {}
-    for number, one in scenario.by_id.items():
-        lists = [one.get("wait", {}).get(key, ()) for key in WAIT_LISTS]
+    for number, function in scenario.by_id.items():
+        lists = [function.get("wait", {}).get(key, ()) for key in WAIT_LISTS]
         waits[number] = set(chain.from_iterable(lists))
     followers: dict[int, list[int]] = {}
     for number, needed in waits.items():

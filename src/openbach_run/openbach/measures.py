@@ -104,17 +104,17 @@ def from_name(column: str) -> Measure:
     return Measure(column, column, unit, title)
 
 
-def measure_of(column: str, declared: Iterable[Measure]) -> tuple[str, Measure]:
+def measure_of(column: str, known: Iterable[Measure]) -> tuple[str, Measure]:
     """Return the measure that a column of results.csv is, and the suffix with which it was sent.
 
     The suffix of `to_client_mos` is `to_client`.
     """
-    fitting = [one for one in declared if one.is_column and f"_{column}".endswith(f"_{one.column}")]
-    if not fitting:
+    fits = [spec for spec in known if spec.is_column and f"_{column}".endswith(f"_{spec.column}")]
+    if not fits:
         return "", from_name(column)
     # The longest name: `page_load_time_s` also ends as `time_s` does.
-    found = max(fitting, key=lambda one: len(one.column))
-    return column.removesuffix(found.column).removesuffix("_"), found
+    longest = max(fits, key=lambda measure: len(measure.column))
+    return column.removesuffix(longest.column).removesuffix("_"), longest
 
 
 def in_words(column: str, declared: Iterable[Measure]) -> str:
@@ -126,15 +126,15 @@ def in_words(column: str, declared: Iterable[Measure]) -> str:
 def over_time(statistic: str, declared: Iterable[Measure]) -> Measure:
     """Return the measure that says what a statistic is over time; else what its name says."""
     fitting = [
-        one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL
+        spec for spec in declared if spec.statistic == statistic and spec.take not in TAKES_OF_ALL
     ]
     # One that is declared for the drawing alone (SERIES) comes before a column.
-    return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
+    return min(fitting, key=lambda measure: measure.is_column, default=from_name(statistic))
 
 
 def flat(declared: Declared) -> list[Measure]:
     """Return the measures of all jobs in one list."""
-    return [one for measures in declared.values() for one in measures]
+    return [measure for measures in declared.values() for measure in measures]
 
 
 def to_records(declared: Declared) -> dict[str, list[dict[str, Any]]]:
@@ -166,9 +166,9 @@ def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, t
     return {job: tuple(map(_kept, measures)) for job, measures in kept.items()}
 
 
-def _kept(one: Mapping[str, Any]) -> Measure:
+def _kept(entry: Mapping[str, Any]) -> Measure:
     """Return the measure of a record's entry."""
-    return replace(from_name(one["column"]), **{key: one[key] for key in KEYS if key in one})
+    return replace(from_name(entry["column"]), **{key: entry[key] for key in KEYS if key in entry})
 
 
 # Reading
@@ -186,18 +186,18 @@ def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure,
     content = read_yaml(file)
     check(f"{file}", content, "measures")
     statistics = list(sent)
-    found = tuple(
+    measures = tuple(
         described_measure(f"{file}: {column}", column, described)
         for column, described in content.items()
     )
-    for one in found:
-        if one.statistic not in statistics:
+    for measure in measures:
+        if measure.statistic not in statistics:
             raise InputError(
-                f"{file}: {one.column}: {job} declares no statistic {one.statistic};"
-                f" {near(one.statistic, statistics)}files/{job}.yml has"
+                f"{file}: {measure.column}: {job} declares no statistic {measure.statistic};"
+                f" {near(measure.statistic, statistics)}files/{job}.yml has"
                 f" {', '.join(statistics) or 'none'}"
             )
-    return found
+    return measures
 
 
 def described_measure(at: str, column: str, described: Any) -> Measure:
@@ -213,8 +213,8 @@ def described_measure(at: str, column: str, described: Any) -> Measure:
             " its name"
         )
     named = from_name(column)
-    given = {"statistic": column, "unit": named.unit, "title": named.title, **(described or {})}
-    return Measure(column, **{**given, "factor": float(given.get("factor", 1))})
+    values = {"statistic": column, "unit": named.unit, "title": named.title, **(described or {})}
+    return Measure(column, **{**values, "factor": float(values.get("factor", 1))})
 
 
 KEYS = tuple(field.name for field in fields(Measure) if field.name != "column")
@@ -227,10 +227,10 @@ def check_agreement(declared: Declared) -> None:
     """
     first: dict[str, tuple[str, Measure]] = {}
     for job, measures in declared.items():
-        for one in filter(lambda measure: measure.is_column, measures):
-            other, before = first.setdefault(one.column, (job, one))
-            if (before.unit, before.type, before.better) != (one.unit, one.type, one.better):
+        for spec in filter(lambda measure: measure.is_column, measures):
+            peer, before = first.setdefault(spec.column, (job, spec))
+            if (before.unit, before.type, before.better) != (spec.unit, spec.type, spec.better):
                 raise InputError(
-                    f"jobs {other} and {job}: both measure {one.column}, with another unit, type or"
+                    f"jobs {peer} and {job}: both measure {spec.column}, with another unit, type or"
                     " better; call one of them otherwise"
                 )

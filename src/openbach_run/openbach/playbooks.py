@@ -16,10 +16,10 @@ from openbach_run.paths import REPOSITORY
 BUILDING = ("gcc", "make", "libc6-dev")
 """Debian packages that programs are built with."""
 PROGRAMS = "/usr/local/bin"
-"""Where they go: it is on the PATH of an agent's jobs."""
+"""Folder for the programs that are built: it is on the PATH of an agent's jobs."""
 
 ARCHIVE = "files.tar.gz"
-"""What a packed job has in files/, for its playbook to send."""
+"""Archive in files/ of a packed job, for its playbook to send."""
 
 INSTALL = """\
 ---
@@ -48,7 +48,7 @@ FILES = """\
     src: {archive}
     dest: /opt/openbach/agent/jobs/{job}/
 """
-"""In one piece: `copy` takes a second or more for each file, and the job vpn has a hundred."""
+"""Tasks that send files in one piece: `copy` takes a second or more for each, and vpn has 100."""
 PROGRAM = """\
 - name: Build {program}
   become: yes
@@ -73,22 +73,22 @@ def playbooks(package: Package, checkout: Path = REPOSITORY) -> dict[str, str]:
     """
     assert package.files is not None
     job = package.job.name
-    programs = sorted(
+    built = sorted(
         [
             *(file.parent.name for file in package.files.glob("*/Makefile")),
-            *(one.name for one in programs_elsewhere(package.files, checkout)),
+            *(program.name for program in programs_elsewhere(package.files, checkout)),
         ]
     )
-    packages = list(dict.fromkeys([*package.debian, *(BUILDING if programs else ())]))
+    packages = list(dict.fromkeys([*package.debian, *(BUILDING if built else ())]))
     install = INSTALL + (PACKAGES.format(job=job, packages=", ".join(packages)) if packages else "")
     install += FILES.format(job=job, archive=ARCHIVE)
-    install += "".join(PROGRAM.format(job=job, program=one, programs=PROGRAMS) for one in programs)
-    paths = [f"/opt/openbach/agent/jobs/{job}", *(f"{PROGRAMS}/{one}" for one in programs)]
-    made = {
+    install += "".join(PROGRAM.format(job=job, program=name, programs=PROGRAMS) for name in built)
+    paths = [f"/opt/openbach/agent/jobs/{job}", *(f"{PROGRAMS}/{name}" for name in built)]
+    texts = {
         f"install_{job}.yml": install,
         f"uninstall_{job}.yml": UNINSTALL.format(job=job, paths=", ".join(paths)),
     }
-    own = {name: package.files.parent / name for name in made}
+    own = {name: package.files.parent / name for name in texts}
     return {
-        name: own[name].read_text() if own[name].exists() else text for name, text in made.items()
+        name: own[name].read_text() if own[name].exists() else text for name, text in texts.items()
     }

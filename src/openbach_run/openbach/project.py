@@ -62,7 +62,7 @@ own jobs do not run on Debian.
 """
 
 FOR_2_6 = ("ansible_system", "ansible_distribution_release", "command")
-"""What a platform has to say of itself."""
+"""Keys that the description of a platform has to have for OpenBACH 2.6."""
 
 
 def check_project_name(name: str) -> None:
@@ -110,11 +110,11 @@ def load_scenarios(
     # The JSON of a scenario is made from its YAML and stands for it, where there is both.
     for pattern in ("*.yml", "*.json"):
         files |= {file.stem: file for file in folder.glob(pattern)}
-    found = []
-    for file, one in read_scenarios([files[name] for name in sorted(files)], packages):
-        if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve()):
-            found.append(one)
-    return in_order(found)
+    scenarios = []
+    for file, scenario in read_scenarios([files[name] for name in sorted(files)], packages):
+        if inventory_file(scenario, file, None).resolve() in (INVENTORY, inventory.resolve()):
+            scenarios.append(scenario)
+    return in_order(scenarios)
 
 
 def read_scenarios(
@@ -142,7 +142,7 @@ def in_order(scenarios: Iterable[Scenario]) -> list[Scenario]:
     # An import refuses a scenario that starts one which is not there yet; sorted() keeps the order.
     return sorted(
         scenarios,
-        key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions),
+        key=lambda scenario: any("start_scenario_instance" in part for part in scenario.functions),
     )
 
 
@@ -199,17 +199,17 @@ def packed(package: Package, catalog: Catalog, form: str) -> bytes:
     in one piece for the playbook. Raises InputError.
     """
     assert package.files is not None
-    made = playbooks(package)
+    texts = playbooks(package)
     if form == "2.6":
         name = f"files/{package.job.name}.yml"
-        made[name] = for_2_6(package.files.parent / name)
-    found = walk(package.files.parent)
+        texts[name] = for_2_6(package.files.parent / name)
+    paths = walk(package.files.parent)
     for place, file in whole(package.files, package.entries, catalog).items():
-        found[f"files/{place}"] = file
-    contents = {place: (file.read_bytes(), file.stat().st_mode) for place, file in found.items()}
-    contents |= {name: (text.encode(), 0) for name, text in made.items()}
+        paths[f"files/{place}"] = file
+    contents = {place: (file.read_bytes(), file.stat().st_mode) for place, file in paths.items()}
+    contents |= {name: (text.encode(), 0) for name, text in texts.items()}
     start = "files/"
-    files = {name[len(start) :]: one for name, one in contents.items() if name.startswith(start)}
+    files = {name[len(start) :]: file for name, file in contents.items() if name.startswith(start)}
     return _archive({**contents, ARCHIVE: (_archive(files), 0)})
 
 
@@ -240,23 +240,23 @@ def for_2_6(file: Path) -> str:
     if isinstance(block, list):
         return file.read_text()
     platforms = block.get("supported_platforms") if isinstance(block, dict) else None
-    if not isinstance(platforms, list) or not all(isinstance(one, dict) for one in platforms):
+    if not isinstance(platforms, list) or not all(isinstance(entry, dict) for entry in platforms):
         raise InputError(
             f"{file}: platform_configuration.supported_platforms should be a list of platforms"
         )
     assert isinstance(block, dict)
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
     platforms = [{**common, **platform} for platform in platforms]
-    ubuntu = [one for one in platforms if one.get("ansible_distribution") == "Ubuntu"]
-    for one in ubuntu:
-        if missing := [key for key in FOR_2_6 if not isinstance(one.get(key), str)]:
+    ubuntu = [entry for entry in platforms if entry.get("ansible_distribution") == "Ubuntu"]
+    for entry in ubuntu:
+        if missing := [key for key in FOR_2_6 if not isinstance(entry.get(key), str)]:
             raise InputError(
                 f"{file}: supported_platforms: Ubuntu: {missing[0]} is missing, or no text"
             )
-        if one["ansible_distribution_release"] not in UBUNTU_VERSIONS:
+        if entry["ansible_distribution_release"] not in UBUNTU_VERSIONS:
             known = ", ".join(UBUNTU_VERSIONS)
             raise InputError(
-                f"{file}: supported_platforms: Ubuntu {one['ansible_distribution_release']}: only"
+                f"{file}: supported_platforms: Ubuntu {entry['ansible_distribution_release']}: only"
                 f" {known}"
             )
     description["platform_configuration"] = [
@@ -410,16 +410,16 @@ def _left_out(jobs: Sequence[str]) -> str:
 
 def vpn_list(folders: Mapping[str, Path]) -> str:
     """Return which VPNs agents have once the job is installed, and how the others come."""
-    found: dict[str, list[str]] = {"packaged": [], "built": [], "by_hand": []}
+    names: dict[str, list[str]] = {"packaged": [], "built": [], "by_hand": []}
     wanted: list[str] = []
     for kind in sorted(folders):
-        told = with_base(folders[kind], folders)
-        programs: dict[str, Any] = told.get("programs", {})
-        is_brought = any("host" in one for one in programs.values())
+        config = with_base(folders[kind], folders)
+        programs: dict[str, Any] = config.get("programs", {})
+        is_brought = any("host" in program for program in programs.values())
         how = "by_hand" if is_brought else "built" if programs else "packaged"
-        found[how].append(f"`{kind}`")
-        wanted += [] if is_brought else [f"{told.get('base', kind)} {one}" for one in programs]
-    listed = {how: ", ".join(kinds) for how, kinds in found.items()}
+        names[how].append(f"`{kind}`")
+        wanted += [] if is_brought else [f"{config.get('base', kind)} {name}" for name in programs]
+    listed = {how: ", ".join(kinds) for how, kinds in names.items()}
     return VPNS.format(wanted=json.dumps([*dict.fromkeys(wanted)]), **listed)
 
 
@@ -428,12 +428,12 @@ def value_table(scenarios: Sequence[Scenario]) -> str:
     lines = ["| scenario | values, if you have no other |", "|---|---|"]
     for scenario in scenarios:
         swept, defaults = scenario.sweep.get("values", {}), scenario.sweep.get("defaults", {})
-        told = []
+        texts = []
         for name in scenario.arguments:
             first, *others = [defaults[name]] if name in defaults else swept.get(name, [""])
-            more = f" (also {', '.join(f'`{one}`' for one in others)})" if others else ""
-            told.append(f"`{name}={first}`{more}")
-        lines.append(f"| `{scenario.name}` | {', '.join(told)} |")
+            more = f" (also {', '.join(f'`{other}`' for other in others)})" if others else ""
+            texts.append(f"`{name}={first}`{more}")
+        lines.append(f"| `{scenario.name}` | {', '.join(texts)} |")
     return "\n".join(lines)
 
 

@@ -36,14 +36,14 @@ def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
         return parse_scenario(read_json(path), jobs)
     from openbach_run.openbach.expand import expand  # not needed for JSON, which most commands read
 
-    made = expand(path)
+    data = expand(path)
     try:
-        return parse_scenario(made, jobs)
+        return parse_scenario(data, jobs)
     except Malformed as error:
         # The writer of a YAML file knows labels, not numbers.
-        if found := re.search(r"openbach_functions\.(\d+)", str(error)):
-            label = made["openbach_functions"][int(found[1])]["label"]
-            error.args = (f"{error}; openbach_functions.{found[1]} is {label!r}",)
+        if match := re.search(r"openbach_functions\.(\d+)", str(error)):
+            label = data["openbach_functions"][int(match[1])]["label"]
+            error.args = (f"{error}; openbach_functions.{match[1]} is {label!r}",)
         raise
 
 
@@ -91,13 +91,13 @@ def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
     """Return the scenario with the names of RENAMED jobs, also in its x-same."""
     functions = data.get("openbach_functions")
     if not isinstance(functions, list) or not any(
-        isinstance(one, dict) and _renamed_in(one) for one in functions
+        isinstance(function, dict) and _renamed_in(function) for function in functions
     ):
         return data
-    made = {**data, "openbach_functions": [_with_job_names(one) for one in functions]}
+    current = {**data, "openbach_functions": [_with_job_names(function) for function in functions]}
     if isinstance(same := data.get("x-same"), dict):
-        made["x-same"] = {name: _with_place_names(places) for name, places in same.items()}
-    return made
+        current["x-same"] = {name: _with_place_names(places) for name, places in same.items()}
+    return current
 
 
 def _renamed_in(function: Mapping[str, Any]) -> list[str]:
@@ -129,7 +129,7 @@ def _with_place_names(places: Any) -> Any:
         return places
     for name, (now, _) in RENAMED.items():
         before, after = f".start_job_instance.{name}.", f".start_job_instance.{now}."
-        places = [one.replace(before, after) if isinstance(one, str) else one for one in places]
+        places = [path.replace(before, after) if isinstance(path, str) else path for path in places]
     return places
 
 
@@ -178,10 +178,10 @@ def _check_use(
     """Check that what is used is declared, and the reverse. Raises Refusal or Crash."""
     used: dict[str, None] = {}
     for index, function in enumerate(functions):
-        given = function.get("start_scenario_instance", {}).get("arguments", {})
-        if isinstance(given, str):  # with a placeholder: others are refused before
+        value = function.get("start_scenario_instance", {}).get("arguments", {})
+        if isinstance(value, str):  # with a placeholder: others are refused before
             advice = (
-                f"openbach_functions.{index}.start_scenario_instance.arguments: {given!r} should be"
+                f"openbach_functions.{index}.start_scenario_instance.arguments: {value!r} should be"
                 " an object"
             )
             raise Crash("AttributeError", "'str' object has no attribute 'values'", advice)

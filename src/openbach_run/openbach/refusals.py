@@ -89,9 +89,9 @@ def near(name: str, known: Iterable[str]) -> str:
 
     if not (close := get_close_matches(name, list(known), 1)):
         return ""
-    given, meant = (one.lower().rpartition("_")[2] for one in (name, close[0]))
-    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
-    return f"did you mean {close[0]}{unit if given != meant else ''}? "
+    own, meant = (text.lower().rpartition("_")[2] for text in (name, close[0]))
+    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (own in UNITS)
+    return f"did you mean {close[0]}{unit if own != meant else ''}? "
 
 
 UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
@@ -132,11 +132,11 @@ def in_words(answer: Mapping[str, Any]) -> str:
     if isinstance(message, str):
         return f"{answer['error']} {_unwrapped(message)}"
     where = f"{message['offending_entry']}: " if "offending_entry" in message else ""
-    given = ""
+    shown = ""
     if message.get("expected_type", "None") != "None":
         wanted = JSON_TYPES.get(message["expected_type"], "")
-        given = f" (is {message['offending_value']!r}{', should be ' * bool(wanted)}{wanted})"
-    return f"{where}{_unwrapped(message['error'])}{given}"
+        shown = f" (is {message['offending_value']!r}{', should be ' * bool(wanted)}{wanted})"
+    return f"{where}{_unwrapped(message['error'])}{shown}"
 
 
 def _unwrapped(error: str) -> str:
@@ -151,7 +151,7 @@ IN_WORDS = {
         "'property' object is not callable)"
     ),
 }
-"""What the backend says when Python fails in it."""
+"""Texts of the backend when Python fails in it → the same for people."""
 JSON_TYPES = {
     str(dict): "a JSON object",
     str(list): "a list",

@@ -51,11 +51,11 @@ def holds(condition: str, values: Mapping[str, float | str]) -> bool:
 
 def as_numbers(texts: Mapping[str, str]) -> dict[str, float | str]:
     """Return the values as conditions see them: a number where it is one."""
-    found: dict[str, float | str] = {}
+    values: dict[str, float | str] = {}
     for name, text in texts.items():
         value = number(text)
-        found[name] = text if value is None else value
-    return found
+        values[name] = text if value is None else value
+    return values
 
 
 @cache

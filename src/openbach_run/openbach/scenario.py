@@ -26,11 +26,11 @@ class Scenario:
     """Name → description; each needs a value at start."""
     constants: dict[str, str]
     functions: tuple[dict[str, Any], ...]
-    """In stored form."""
+    """Functions in stored form."""
     sweep: dict[str, Any]
     """`x-sweep` of the file: default values and the values that a campaign sweeps."""
     source: dict[str, Any]
-    """What was parsed, for lint."""
+    """JSON that was parsed, for lint."""
 
     @cached_property
     def by_id(self) -> dict[int, dict[str, Any]]:
@@ -40,8 +40,8 @@ class Scenario:
     @property
     def addresses(self) -> dict[str, str]:
         """Return constant → what it is in an inventory (`x-inventory` of the file)."""
-        given = self.source.get("x-inventory")
-        references = given.get("constants") if isinstance(given, dict) else {}
+        inventory = self.source.get("x-inventory")
+        references = inventory.get("constants") if isinstance(inventory, dict) else {}
         return references if isinstance(references, dict) else {}
 
     @property
@@ -90,13 +90,13 @@ class Scenario:
         """Return the scenario with the functions that it has with these values."""
         numbers = rules.as_numbers(values)
         absent = {
-            int(one)
-            for one, condition in self.only_if.items()
+            int(number)
+            for number, condition in self.only_if.items()
             if not rules.holds(condition, numbers)
         }
         if not absent:
             return self
-        kept = [_without(one, absent) for one in self.functions if one["id"] not in absent]
+        kept = [_without(entry, absent) for entry in self.functions if entry["id"] not in absent]
         return replace(self, functions=tuple(kept))
 
     @property
@@ -120,17 +120,17 @@ class Scenario:
         followers = self.source.get("x-same")
         return followers if isinstance(followers, dict) else {}
 
-    def with_constants(self, given: Mapping[str, str]) -> Scenario:
+    def with_constants(self, values: Mapping[str, str]) -> Scenario:
         """Return the scenario with these values in place of those of its constants.
 
         What follows another value, but has one of its own here, becomes a constant. Raises
         InputError for an `x-same` of the wrong shape.
         """
-        constants = {name: given.get(name, value) for name, value in self.constants.items()}
+        constants = {name: values.get(name, value) for name, value in self.constants.items()}
         # By their numbers, which stay when with_functions_of() has left some out.
-        functions = {one["id"]: one for one in self.functions}
+        functions = {function["id"]: function for function in self.functions}
         for name, places in self._followers.items():
-            if (value := given.get(name, SAME)) == SAME:
+            if (value := values.get(name, SAME)) == SAME:
                 continue
             constants[name] = value
             try:
@@ -169,12 +169,12 @@ def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
     wait = dict(function.get("wait", {}))
     for key in wait:
         if key.endswith("_ids"):
-            wait[key] = [one for one in wait[key] if one not in absent]
-    found = {**function, "wait": wait} if "wait" in function else dict(function)
+            wait[key] = [number for number in wait[key] if number not in absent]
+    kept = {**function, "wait": wait} if "wait" in function else dict(function)
     if stop := function.get("stop_job_instances"):
-        ids = [one for one in stop["openbach_function_ids"] if one not in absent]
-        found["stop_job_instances"] = {"openbach_function_ids": ids}
-    return found
+        ids = [number for number in stop["openbach_function_ids"] if number not in absent]
+        kept["stop_job_instances"] = {"openbach_function_ids": ids}
+    return kept
 
 
 def is_place(name: str) -> bool:
@@ -187,21 +187,21 @@ def is_place(name: str) -> bool:
 
 def jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
     """Return the jobs that the scenarios start, in their order, with repetitions."""
-    found: list[str] = []
+    jobs: list[str] = []
     for scenario in scenarios:
         for function in scenario.functions:
-            found += [job for job, _ in jobs_started(function)]
-    return found
+            jobs += [job for job, _ in jobs_started(function)]
+    return jobs
 
 
 def jobs_by_entity(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
     """Return the jobs that the scenarios start, by the entity on which they start them."""
-    found: dict[str, set[str]] = {}
+    jobs: dict[str, set[str]] = {}
     for scenario in scenarios:
         for function in scenario.functions:
             for job, _ in jobs_started(function):
-                found.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
-    return found
+                jobs.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+    return jobs
 
 
 def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
@@ -209,7 +209,7 @@ def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
 
     If several have a name, the last one's value counts.
     """
-    return {name: value for one in scenarios for name, value in one.defaults.items()}
+    return {name: value for scenario in scenarios for name, value in scenario.defaults.items()}
 
 
 def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ SUFFIXES = (".yml", ".yaml")
 MATRIX = "matrix"
 """The measure by VPN, PEP position, transport and loss, as the published report has it."""
 FIGURES = (MATRIX, "measures")
-"""What the report draws of a scenario; with the second one a table of all measures."""
+"""Figures that the report draws of a scenario; with the second one a table of all measures."""
 
 
 def file_of(path: Path) -> Path:
@@ -122,7 +122,7 @@ def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[s
                 moved[key] |= content.get(other, {}).keys()
     left = dict(inherited)
     for key in moved.keys() & left.keys():
-        left[key] = {name: one for name, one in left[key].items() if name not in moved[key]}
+        left[key] = {name: entry for name, entry in left[key].items() if name not in moved[key]}
     return left
 
 

@@ -43,9 +43,9 @@ def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[st
                     "openbach_function_name": kind_of(function).replace("_", " "),
                     "error_message": as_list(error),
                 }
-                given = {name: known[name] for name in placeholders(value) if name in known}
+                used = {name: known[name] for name in placeholders(value) if name in known}
                 where = f"openbach_functions.{index}.{place}: {value!r}"
-                raise Malformed(400, answer, f"{where} with {given}" if given else where) from None
+                raise Malformed(400, answer, f"{where} with {used}" if used else where) from None
 
 
 def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
@@ -53,12 +53,12 @@ def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
 
     Two starts with the same values of these names have the same value there.
     """
-    found: dict[tuple[int, str], set[str]] = {}
-    for one in (scenario, scenario.spelled_out):
-        for index, function in enumerate(one.functions):
+    names: dict[tuple[int, str], set[str]] = {}
+    for variant in (scenario, scenario.spelled_out):
+        for index, function in enumerate(variant.functions):
             for place, _, text in _typed_texts(function, jobs):
-                found.setdefault((index, place), set()).update(names_in(text))
-    return list(found.values())
+                names.setdefault((index, place), set()).update(names_in(text))
+    return list(names.values())
 
 
 def _typed_texts(
@@ -67,24 +67,24 @@ def _typed_texts(
     """Yield place, type and text of every value of a function that is put together at start."""
     kind = kind_of(function)
     types = {"offset": "float", "interval": "int", "openbach_function_id": "int"}
-    found = [
+    typed = [
         (f"{kind}.{name}", types.get(name, "str"), value) for name, value in function[kind].items()
     ]
     for job, arguments in jobs_started(function):
-        found += [
+        typed += [
             (
                 f"{kind}.{job}.{argument.name}",
                 "int" if argument.type in INSTANCE_TYPES else argument.type,
-                one,
+                leaf,
             )
             for argument, value in job_values(jobs[job].arguments, arguments)
-            for one in leaves(value)
+            for leaf in leaves(value)
         ]
     if kind == "start_scenario_instance":
-        found += [
+        typed += [
             (f"{kind}.arguments.{name}", "str", value)
             for name, value in function[kind]["arguments"].items()
         ]
     for key, name in (("on_fail", "delay"), ("wait", "time")):
-        found.append((f"{key}.{name}", "float", function.get(key, {}).get(name)))
-    return ((place, kind, value) for place, kind, value in found if isinstance(value, str))
+        typed.append((f"{key}.{name}", "float", function.get(key, {}).get(name)))
+    return ((place, kind, value) for place, kind, value in typed if isinstance(value, str))

@@ -37,19 +37,19 @@ def with_steps(source: Source, hosts: Mapping[str, str]) -> Source:
         return source
     script = str(source.files["steps",])
     entries = of_script(content["steps"], f"{script}: steps", hosts)
-    commands = [one for one in entries if isinstance(one, Command)]
+    commands = [entry for entry in entries if isinstance(entry, Command)]
     wanted = _wanted(source, commands)
     paths = _Paths(content)
-    ready = [label for label, one in paths.functions.items() if READY_JOB in one]
+    ready = [label for label, function in paths.functions.items() if READY_JOB in function]
     if not ready:
         raise source.wrong(f"no function that it inherits starts the job {READY_JOB}", "steps")
-    left_out = paths.after(ready)
+    absent = paths.after(ready)
     # As exec: the first command starts where the first measuring job would.
-    measuring = (one for label, one in paths.functions.items() if label in left_out)
-    first: Mapping[str, Any] = next((one for one in measuring if "on" in one), {})
-    launched = [one for one in paths.labels(first.get("launched")) if one not in left_out]
+    measuring = (function for label, function in paths.functions.items() if label in absent)
+    first: Mapping[str, Any] = next((function for function in measuring if "on" in function), {})
+    launched = [label for label in paths.labels(first.get("launched")) if label not in absent]
     finished, running = ready, list[str]()
-    functions = {label: one for label, one in content["functions"].items() if label not in left_out}
+    functions = {label: body for label, body in content["functions"].items() if label not in absent}
     number = 0
     for entry in entries:
         if not isinstance(entry, Command):
@@ -72,7 +72,7 @@ def with_steps(source: Source, hosts: Mapping[str, str]) -> Source:
         else:
             finished, launched = [label], []
     stopped = [
-        one for one in paths.labels(content.get("end", {}).get("stop")) if one not in left_out
+        label for label in paths.labels(content.get("end", {}).get("stop")) if label not in absent
     ]
     end = {"finished": finished, "stop": [*running, *stopped]}
     shown = {"measure": next(iter(content["measures"])), "figure": "measures"}
@@ -89,10 +89,10 @@ def _wanted(source: Source, commands: list[Command]) -> dict[int, list[str]]:
 
     Raises InputError.
     """
-    found: dict[int, list[str]] = {}
-    last = max(number for number, one in enumerate(commands, 1) if not one.apart)
-    for name, one in source.content["measures"].items():
-        described = {"find": one} if isinstance(one, str) else one
+    texts: dict[int, list[str]] = {}
+    last = max(number for number, command in enumerate(commands, 1) if not command.apart)
+    for name, measure in source.content["measures"].items():
+        described = {"find": measure} if isinstance(measure, str) else measure
         optional = "?" * (NOT_ALONE in described)
         step = f"@{described['step']}" if "step" in described else ""
         if any(name in source.content.get(key, {}) for key in DECLARED):
@@ -100,20 +100,20 @@ def _wanted(source: Source, commands: list[Command]) -> dict[int, list[str]]:
                 "is an argument or constant, too; call it otherwise", "measures", name
             )
         try:
-            this = sought(f"{name}{step}{optional}={described['find']}")
+            search = sought(f"{name}{step}{optional}={described['find']}")
         except ValueError as error:
             raise source.wrong(str(error), "measures", name) from None
-        if this.step > len(commands):
+        if search.step > len(commands):
             raise source.wrong(f"there are {len(commands)} commands", "measures", name, "step")
-        found.setdefault(this.step or last, []).append(this.text.replace("$", "$$"))
-    return found
+        texts.setdefault(search.step or last, []).append(search.text.replace("$", "$$"))
+    return texts
 
 
 def declared(measures: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return what `x-measures` has of the measures of a file."""
     texts: dict[str, dict[str, str]] = {}
-    for name, one in measures.items():
-        described = {} if isinstance(one, str) else one
+    for name, measure in measures.items():
+        described = {} if isinstance(measure, str) else measure
         texts[name] = {key: text for key, text in described.items() if key not in ("find", "step")}
     return texts
 
@@ -138,13 +138,13 @@ class _Paths:
 
     def after(self, ready: Iterable[str]) -> list[str]:
         """Return the functions that wait, also by others, for some."""
-        known, found = {*ready}, list[str]()
+        known, waiting = {*ready}, list[str]()
         while more := [
             label
-            for label, one in self.functions.items()
+            for label, entry in self.functions.items()
             if label not in known
-            and known & {*self.labels(one.get("launched")), *self.labels(one.get("finished"))}
+            and known & {*self.labels(entry.get("launched")), *self.labels(entry.get("finished"))}
         ]:
             known |= {*more}
-            found += more
-        return found
+            waiting += more
+        return waiting

@@ -58,7 +58,7 @@ def to_stored(value: Any, kind: str) -> Any:
         case "bool":
             return True  # it is kept as the text True or False, and either text is true
         case "list":
-            return [str(one) for one in (value if isinstance(value, list) else shlex.split(value))]
+            return [str(arg) for arg in (value if isinstance(value, list) else shlex.split(value))]
         case "job" | "scenario" | "ids":
             return _numbers(value)
         case "dict" if isinstance(value, dict):
@@ -77,22 +77,22 @@ def _numbers(value: Any) -> list[Any]:
     A text is split as a shell would.
     """
     if isinstance(value, list):
-        if all(isinstance(one, int) for one in value):
+        if all(isinstance(number, int) for number in value):
             return list(map(int, value))
-        value = " ".join(shlex.quote(str(one)) for one in value)
-    return [to_stored(one, "int") for one in shlex.split(value)]
+        value = " ".join(shlex.quote(str(number)) for number in value)
+    return [to_stored(word, "int") for word in shlex.split(value)]
 
 
 def _json_object(value: Any) -> Any:
     """Return the object of a JSON text. Raises WrongType; Crash for another value."""
     try:
-        found = json.loads(value)
+        content = json.loads(value)
     except (ValueError, RecursionError):
         raise WrongType(value, "dict") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise Crash(
             "AttributeError",
-            f"'{type_name(found)}' object has no attribute 'values'",
+            f"'{type_name(content)}' object has no attribute 'values'",
             f"{value!r} is no JSON object",
         )
-    return found
+    return content

@@ -22,27 +22,24 @@ def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
     """
     swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
     cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]
-    asked = {name: text for name, text in scenario["arguments"].items() if name not in swept}
+    unswept = {name: text for name, text in scenario["arguments"].items() if name not in swept}
     functions: list[dict[str, Any]] = []
     for number, cell in enumerate(cells):
         # What is not swept stays an argument of the table, and is handed on to each cell.
-        arguments = {one: cell.get(one, f"${one}") for one in scenario["arguments"]}
+        arguments = {name: cell.get(name, f"${name}") for name in scenario["arguments"]}
         function = {
             "id": number,
-            "label": ", ".join(f"{one} {value}" for one, value in cell.items()),
+            "label": ", ".join(f"{name} {value}" for name, value in cell.items()),
             "wait": {
                 "time": SETTLE_S if number else 0,
                 "launched_ids": [],
                 "finished_ids": [number - 1] if number else [],
             },
             "on_fail": {},
-            "start_scenario_instance": {
-                "scenario_name": scenario["name"],
-                "arguments": arguments,
-            },
+            "start_scenario_instance": {"scenario_name": scenario["name"], "arguments": arguments},
         }
         functions.append(function)
-    functions += _table_job(scenario, cells, [*asked])
+    functions += _table_job(scenario, cells, [*unswept])
     values = "; ".join(f"{name}: {', '.join(listed)}" for name, listed in swept.items())
     return {
         "name": name,
@@ -50,35 +47,35 @@ def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
             f"The whole table of {scenario['name']}: its {len(cells)} combinations one after the"
             f" other ({values})"
         ),
-        "arguments": asked,
+        "arguments": unswept,
         "constants": {},
         "openbach_functions": functions,
         "x-sweep": {
-            "defaults": {name: defaults[name] for name in asked if name in defaults},
+            "defaults": {name: defaults[name] for name in unswept if name in defaults},
             "values": {},
         },
     }
 
 
 def _table_job(
-    scenario: Mapping[str, Any], cells: Sequence[Mapping[str, str]], asked: Sequence[str]
+    scenario: Mapping[str, Any], cells: Sequence[Mapping[str, str]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return the function that stores the table on a platform, where its web UI exports it.
 
     There is none for a scenario whose table is not of transfer times.
     """
-    started = [one.get("start_job_instance", {}) for one in scenario["openbach_functions"]]
-    hosts = [one["entity_name"] for one in started if TRANSFER in one]
+    started = [entry.get("start_job_instance", {}) for entry in scenario["openbach_functions"]]
+    hosts = [start["entity_name"] for start in started if TRANSFER in start]
     if not hosts or "measure" in scenario["x-sweep"] or not all(cells):
         return []
-    given = ", ".join(f"{name}=${name}" for name in asked)
+    values = ", ".join(f"{name}=${name}" for name in names)
     texts = []
     for cell in cells:
         texts.append(",".join(f"{name}={value}" for name, value in cell.items()))
     job = {
         "scenarios": [[[number] for number in range(len(cells))]],
         "cells": [texts],
-        "title": f"{scenario['name']}: transfer time (s)" + (f" with {given}" if given else ""),
+        "title": f"{scenario['name']}: transfer time (s)" + (f" with {values}" if values else ""),
     }
     function = {
         "id": len(cells),

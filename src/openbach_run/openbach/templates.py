@@ -19,10 +19,10 @@ def names_in(text: str) -> set[str]:
         return set()
 
 
-def composed(template: str, given: Mapping[str, str]) -> str | None:
+def composed(template: str, values: Mapping[str, str]) -> str | None:
     """Return a template with others in place of its placeholders; None if one is not given."""
     try:
-        if any(name not in given for name in placeholders(template)):
+        if any(name not in values for name in placeholders(template)):
             return None
     except ValueError:
         return None
@@ -30,7 +30,7 @@ def composed(template: str, given: Mapping[str, str]) -> str | None:
     # placeholder.
     return Template.pattern.sub(
         lambda match: (
-            given[match["named"] or match["braced"]] if match["escaped"] is None else "$$"
+            values[match["named"] or match["braced"]] if match["escaped"] is None else "$$"
         ),
         template,
     )

@@ -18,7 +18,7 @@ from openbach_run.openbach.templates import composed, names_in
 from openbach_run.openbach.values import job_values, jobs_started, sole_placeholder
 
 WITHIN = " > "
-"""Between the places of a function and of what is in the sub-scenario that it starts."""
+"""Separator of the place of a function and a place in the sub-scenario that it starts."""
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
@@ -46,7 +46,7 @@ class Use:
     beside: Mapping[str, str] = field(default_factory=dict)
     """Templates of the arguments, itself too, of this start of the job that its conditions name."""
     is_stopped: bool = True
-    """Whether a function of the scenario stops the job."""
+    """True if a function of the scenario stops the job."""
 
     @cached_property
     def own_names(self) -> set[str]:
@@ -56,8 +56,8 @@ class Use:
     @cached_property
     def names(self) -> set[str]:
         """Return the names whose values decide whether its own is refused, and what is noted."""
-        asked = asked_beside(self.argument) & self.beside.keys()
-        return self.own_names.union(*(names_in(self.beside[name]) for name in asked))
+        others = asked_beside(self.argument) & self.beside.keys()
+        return self.own_names.union(*(names_in(self.beside[name]) for name in others))
 
 
 def uses(
@@ -68,8 +68,8 @@ def uses(
     Sub-scenarios are included; their constants stand in the templates by their names.
     """
     subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
-    found = every_use(scenario.spelled_out, jobs, subs)
-    return [use for use in found if use.argument.choices or use.argument.limits]
+    all_uses = every_use(scenario.spelled_out, jobs, subs)
+    return [use for use in all_uses if use.argument.choices or use.argument.limits]
 
 
 def every_use(
@@ -81,65 +81,65 @@ def every_use(
     """
     # A job that is started ten times with the same template is one use: the checks are made for
     # every cell.
-    found: dict[tuple[Any, ...], Use] = {}
+    known: dict[tuple[Any, ...], Use] = {}
     for use in _uses(scenario, jobs, sub_scenarios, None, "", (scenario.name,)):
-        found.setdefault((id(use.argument), use.template, use.is_stopped, *use.beside.items()), use)
-    return list(found.values())
+        known.setdefault((id(use.argument), use.template, use.is_stopped, *use.beside.items()), use)
+    return list(known.values())
 
 
 def _uses(
     scenario: Scenario,
     jobs: Mapping[str, Job],
     subs: Mapping[str, Scenario],
-    given: Mapping[str, str] | None,
+    templates: Mapping[str, str] | None,
     at: str,
     path: tuple[str, ...],
     all_stopped: bool = False,
 ) -> Iterator[Use]:
     """Yield the uses of a scenario and, below it, of its sub-scenarios.
 
-    `given` are the templates that a parent gives to this sub-scenario's arguments; it may stop all
-    of it.
+    `templates` are those that a parent gives to this sub-scenario's arguments; it may stop all of
+    it.
     """
     stopped = _stopped(scenario)
     for index, function in enumerate(scenario.functions):
-        here = f"{at}openbach_functions.{index}"
+        base = f"{at}openbach_functions.{index}"
         is_stopped = all_stopped or function["id"] in stopped
         for place, argument, value, beside in (*_times(function), *_job_values(function, jobs)):
-            template = str(value) if given is None else composed(str(value), given)
+            template = str(value) if templates is None else composed(str(value), templates)
             if template is not None:
                 others = {
-                    name: composed(text, given) if given is not None else text
+                    name: composed(text, templates) if templates is not None else text
                     for name, text in beside.items()
                 }
                 known = {name: text for name, text in others.items() if text is not None}
-                yield Use(f"{here}.{place}", argument, template, known, is_stopped)
+                yield Use(f"{base}.{place}", argument, template, known, is_stopped)
         start = function.get("start_scenario_instance", {})
         sub = subs.get(str(start.get("scenario_name", "")))
         # A scenario that starts itself is what lint warns of; here it must not go on for ever.
         if sub is not None and sub.name not in path and isinstance(start["arguments"], dict):
             texts = {name: str(text) for name, text in start["arguments"].items()}
-            if given is not None:
-                whole = {name: composed(text, given) for name, text in texts.items()}
+            if templates is not None:
+                whole = {name: composed(text, templates) for name, text in texts.items()}
                 texts = {name: text for name, text in whole.items() if text is not None}
             constants = {name: f"${name}" for name in sub.constants}
             yield from _uses(
-                sub, jobs, subs, constants | texts, f"{here}{WITHIN}", (*path, sub.name), is_stopped
+                sub, jobs, subs, constants | texts, f"{base}{WITHIN}", (*path, sub.name), is_stopped
             )
 
 
 def _stopped(scenario: Scenario) -> set[int]:
     """Return the ids of the functions that another one stops without waiting for their end."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for function in scenario.functions:
-        one = [
+        single = [
             function.get(kind, {}).get("openbach_function_id")
             for kind in ("stop_job_instance", "stop_scenario_instance")
         ]
         listed = function.get("stop_job_instances", {}).get("openbach_function_ids", [])
-        numbers = {*(listed if isinstance(listed, list) else []), *one}
-        found |= numbers - {*function.get("wait", {}).get("finished_ids", [])}
-    return found
+        numbers = {*(listed if isinstance(listed, list) else []), *single}
+        ids |= numbers - {*function.get("wait", {}).get("finished_ids", [])}
+    return ids
 
 
 def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
@@ -155,20 +155,20 @@ def _job_values(
 ) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
     """Yield place, argument and value of what a function gives to a job, and what is beside it."""
     for job, arguments in jobs_started(function):
-        given = [
-            one
-            for one in job_values(jobs[job].arguments, arguments)
-            if one[0].type not in INSTANCE_TYPES
+        values = [
+            pair
+            for pair in job_values(jobs[job].arguments, arguments)
+            if pair[0].type not in INSTANCE_TYPES
         ]
-        for argument, value in given:
-            asked = asked_beside(argument)
-            beside = {other.name: str(text) for other, text in given if other.name in asked}
+        for argument, value in values:
+            names = asked_beside(argument)
+            beside = {other.name: str(text) for other, text in values if other.name in names}
             yield f"start_job_instance.{job}.{argument.name}", argument, value, beside
 
 
 def folders_used(uses: Sequence[Use], values: Mapping[str, str], entries: Entries) -> Uses:
     """Return the folders and files that the values name, of those that there are."""
-    found: dict[str, set[str]] = {}
+    folders: dict[str, set[str]] = {}
     for use in uses:
         for key in names_folders(use.argument):
             try:
@@ -180,8 +180,8 @@ def folders_used(uses: Sequence[Use], values: Mapping[str, str], entries: Entrie
             # `cc=bbr2,mss=1300`.
             for name in [value] if key == "folder" else re.findall(r"[\w.-]+", value):
                 if name in entries[kind]:
-                    found.setdefault(kind, set()).update(names_with_base(entries[kind], name))
-    return {kind: sorted(names) for kind, names in sorted(found.items())}
+                    folders.setdefault(kind, set()).update(names_with_base(entries[kind], name))
+    return {kind: sorted(names) for kind, names in sorted(folders.items())}
 
 
 def argument_choices(
@@ -195,16 +195,18 @@ def argument_choices(
     subs = sub_scenarios or {}
     followers = [
         name
-        for one in (scenario, *subs.values())
-        for name, value in one.defaults.items()
+        for sub in (scenario, *subs.values())
+        for name, value in sub.defaults.items()
         if value == SAME
     ]
-    found: dict[str, tuple[str, ...]] = {}
+    common: dict[str, tuple[str, ...]] = {}
     for use in uses(scenario, jobs, subs):
         if use.argument.choices and (name := sole_placeholder(use.template)) is not None:
-            found[name] = tuple(
-                one for one in found.get(name, use.argument.choices) if one in use.argument.choices
+            common[name] = tuple(
+                choice
+                for choice in common.get(name, use.argument.choices)
+                if choice in use.argument.choices
             )
     return {
-        name: (SAME, *choices) if name in followers else choices for name, choices in found.items()
+        name: (SAME, *choices) if name in followers else choices for name, choices in common.items()
     }

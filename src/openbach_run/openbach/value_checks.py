@@ -33,8 +33,8 @@ class Wrong:
         """Return what is wrong and what would be right, for a person."""
         if self.name is not None:
             return f"{self.name}={self.value}: {self.right}"
-        here = "" if self.use.template == self.value else f" is {self.value!r} here"
-        return f"{self.use.place}: {self.use.template!r}{here}: {self.right}"
+        shown = "" if self.use.template == self.value else f" is {self.value!r} here"
+        return f"{self.use.place}: {self.use.template!r}{shown}: {self.right}"
 
 
 def check(
@@ -51,14 +51,14 @@ def check(
     subs = sub_scenarios or {}
     # A scenario's own constants come after those of its sub-scenarios: they win.
     constants = {
-        name: value for one in (*subs.values(), scenario) for name, value in one.constants.items()
+        name: value for sub in (*subs.values(), scenario) for name, value in sub.constants.items()
     }
     return wrong_values(uses(scenario, jobs, subs), {**constants, **values})
 
 
 def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
     """Return the values that jobs would refuse, among uses that were found once for many starts."""
-    found = []
+    wrong = []
     for use in uses:
         try:
             value = Template(use.template).substitute(values)
@@ -69,8 +69,8 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
         argument = use.argument if use.is_stopped else ending(use, values)
         right = refusal(argument, value, sole_placeholder(use.template) or use.argument.name)
         if right := refusal_beside(use, values) or right:
-            found.append(Wrong(use, value, right))
-    return found
+            wrong.append(Wrong(use, value, right))
+    return wrong
 
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
@@ -91,10 +91,10 @@ def ending(use: Use, values: Mapping[str, str]) -> Argument:
     also = use.argument.limits.get("also", [])
     others = {name: text for name, text in use.beside.items() if name != use.argument.name}
     taken = [
-        one
-        for one in also
+        value
+        for value in also
         if not _reason(
-            replace(use, beside={**others, use.argument.name: str(one)}), ENDLESS, values
+            replace(use, beside={**others, use.argument.name: str(value)}), ENDLESS, values
         )
     ]
     return (
@@ -112,10 +112,10 @@ def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
     conditions = use.argument.limits.get(key)
     if not conditions:
         return ""
-    given = given_beside(use, values)
-    for one in conditions:
-        if rules.holds(one["if"], given):
-            named = sorted(rules.names(one["if"]) & given.keys() - {use.argument.name})
+    numbers = given_beside(use, values)
+    for rule in conditions:
+        if rules.holds(rule["if"], numbers):
+            named = sorted(rules.names(rule["if"]) & numbers.keys() - {use.argument.name})
             texts = {
                 sole_placeholder(use.beside[name]) or name: Template(use.beside[name]).substitute(
                     values
@@ -123,18 +123,18 @@ def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
                 for name in named
             }
             others = ", ".join(f"{name}={text}" for name, text in texts.items())
-            return f"{one['because']}{f' (with {others})' if others else ''}"
+            return f"{rule['because']}{f' (with {others})' if others else ''}"
     return ""
 
 
 def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
     """Return what the user should know of a start with these values."""
-    found = []
+    texts = []
     for use in uses:
         if because := _reason(use, "noted", values):
             named = sole_placeholder(use.template) or use.argument.name
-            found.append(f"{named}={Template(use.template).substitute(values)}: {because}")
-    return found
+            texts.append(f"{named}={Template(use.template).substitute(values)}: {because}")
+    return texts
 
 
 def idle(uses: Sequence[Use], name: str, values: Mapping[str, str]) -> str:
@@ -156,36 +156,36 @@ def idle_here(
     carriers: Mapping[str, str],
 ) -> str:
     """Return why a value has no effect, as its scenario declares (`x-idle`); "" if it has one."""
-    given = rules.as_numbers({**cell, **carriers})
-    for one in conditions:
-        if rules.holds(one["if"], given):
+    numbers = rules.as_numbers({**cell, **carriers})
+    for rule in conditions:
+        if rules.holds(rule["if"], numbers):
             beside = ", ".join(
                 f"{other}={cell[other]}"
-                for other in sorted(rules.names(one["if"]) & cell.keys() - {name})
+                for other in sorted(rules.names(rule["if"]) & cell.keys() - {name})
             )
-            return f"{one['because']}{f' (with {beside})' if beside else ''}"
+            return f"{rule['because']}{f' (with {beside})' if beside else ''}"
     return ""
 
 
-def names_asked(conditions: Sequence[Mapping[str, str]]) -> set[str]:
+def names_asked(declared: Sequence[Mapping[str, str]]) -> set[str]:
     """Return the names in conditions; `vpn_carrier` follows from vpn."""
-    return {name.removesuffix("_carrier") for one in conditions for name in rules.names(one["if"])}
+    return {name.removesuffix("_carrier") for rule in declared for name in rules.names(rule["if"])}
 
 
 def needed(uses: Sequence[Use], values: Mapping[str, str]) -> dict[str, Use]:
     """Return the kernel features that these values need, each with the first use that needs it."""
-    found: dict[str, Use] = {}
+    features: dict[str, Use] = {}
     for use in uses:
         for feature, condition in use.argument.limits.get(NEEDS, {}).items():
             if rules.holds(condition, given_beside(use, values)):
-                found.setdefault(feature, use)
-    return found
+                features.setdefault(feature, use)
+    return features
 
 
 def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:
     """Return the values that conditions are about, of those arguments that have one."""
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, template in use.beside.items():
         with suppress(KeyError, ValueError):
-            given[name] = Template(template).substitute(values)
-    return rules.as_numbers(given)
+            texts[name] = Template(template).substitute(values)
+    return rules.as_numbers(texts)

@@ -20,10 +20,10 @@ def placeholders(text: str) -> list[str]:
 
     Raises ValueError for a `$` that begins none and is not `$$`.
     """
-    found = list(Template.pattern.finditer(text))
-    if any(match["invalid"] is not None for match in found):
+    matches = list(Template.pattern.finditer(text))
+    if any(match["invalid"] is not None for match in matches):
         raise BadPlaceholder
-    names = [match["named"] or match["braced"] for match in found]
+    names = [match["named"] or match["braced"] for match in matches]
     # `$$` is a literal dollar and has no name.
     return [name for name in names if name]
 
@@ -48,8 +48,8 @@ def leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        for one in value:
-            yield from leaves(one)
+        for item in value:
+            yield from leaves(item)
     else:
         yield value
 
@@ -96,17 +96,17 @@ def _bound(
 ) -> dict[str, Any]:
     """Return job arguments with words in place of values. Raises InputError."""
     bound: dict[str, Any] = {}
-    for name, given in arguments.items():
+    for name, value in arguments.items():
         place = f"{at}.{name}"
         if name in command.subcommands:
-            bound[name] = _bound(command.subcommands[name], given, values, instance_id, place)
+            bound[name] = _bound(command.subcommands[name], value, values, instance_id, place)
             continue
         argument = command.arguments[name]
-        if problem := argument.miscounted(given):
+        if problem := argument.miscounted(value):
             raise InputError(f"{place}: {problem}")
         bound[name] = []
-        for each in given:
-            words = [_word(argument, one, values, instance_id, place) for one in each]
+        for occurrence in value:
+            words = [_word(argument, item, values, instance_id, place) for item in occurrence]
             bound[name].append(words)
     return bound
 
@@ -121,7 +121,7 @@ def _word(
     """Return a value as a word of the command line. Raises InputError."""
     try:
         if argument.type in INSTANCE_TYPES:
-            return str(instance_id([substitute(one, "int", values) for one in value]))
+            return str(instance_id([substitute(number, "int", values) for number in value]))
         return word(substitute(value, argument.type, values), argument.type)
     except ValueError as error:
         raise InputError(f"{at}: {value!r}: {error}") from error
@@ -141,11 +141,11 @@ def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple
             yield from job_values(command.subcommands[name], value)
         else:
             yield from (
-                (command.arguments[name], one) for occurrence in value for one in occurrence
+                (command.arguments[name], item) for occurrence in value for item in occurrence
             )
 
 
 def sole_placeholder(value: Any) -> str | None:
     """Return the name in `$name` or `${name}` if the value is nothing else."""
-    found = Template.pattern.fullmatch(value) if isinstance(value, str) else None
-    return (found["named"] or found["braced"]) if found else None
+    match = Template.pattern.fullmatch(value) if isinstance(value, str) else None
+    return (match["named"] or match["braced"]) if match else None

@@ -82,10 +82,10 @@ class Host(NamedTuple):
     routes: tuple[Route, ...] = ()
     rules: tuple[Rule, ...] = ()
     share: str = ""
-    """What a terminal has of a return link that has to be asked for (cra=50k;rbdc=1M); jobs get it
+    """Share of a terminal in a return link that has to be asked for (cra=50k;rbdc=1M); jobs get it
     as an argument, and the guest does not."""
     memory_mb: int = 0
-    """What the guest has for its programs, in place of the usual; 0: the usual."""
+    """Memory that the guest has for its programs, in place of the usual; 0: the usual."""
 
 
 class Inventory(NamedTuple):
@@ -120,7 +120,7 @@ class Inventory(NamedTuple):
             for other in self.hosts:
                 # By entity and not by object: from_dict makes hosts anew.
                 if other.entity != host.entity:
-                    others += [one for one in other.interfaces if one.network == port.network]
+                    others += [peer for peer in other.interfaces if peer.network == port.network]
             yield port, others
 
     def share_at(self, address: str) -> str:

@@ -33,9 +33,8 @@ INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 ENTITY_PREFIX = "satvpn_"
-"""The beginning of every entity of this testbed; the rest is the host's name (`host_of`)."""
-"""The prefix of entities, because OpenBACH starts none whose name another project has as well. A
-host's own name is without it."""
+"""Prefix of every entity of this testbed, because OpenBACH starts none whose name another project
+has as well; the rest is the host's own name (`host_of`)."""
 # Ansible's other variables stand beside ours in the same mappings, so ours have a prefix.
 HOST_KEYS = (
     "satvpn_role",
@@ -128,7 +127,7 @@ class _Reader:
         Raises InputError.
         """
         entry = self.mapping(value, key)
-        for name, given in entry.items():
+        for name, item in entry.items():
             # Unknown keys are refused: a misspelled one would silently be the default.
             if name not in keys:
                 raise self.error(
@@ -136,13 +135,13 @@ class _Reader:
                 )
             kind = keys[name]
             if (
-                not isinstance(given, kind)
-                or given == ""
+                not isinstance(item, kind)
+                or item == ""
                 # In Python a bool is an int.
-                or (isinstance(given, bool) and kind is int)
+                or (isinstance(item, bool) and kind is int)
             ):
                 raise self.error(
-                    f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(given)}"
+                    f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(item)}"
                 )
         for name in required:
             if name not in entry:
@@ -244,13 +243,13 @@ class _Reader:
         """Read and check the networks. Raises InputError, also for two whose addresses overlap."""
         key = "all.vars.satvpn_networks"
         known: dict[str, list[IPNetwork]] = {}
-        for name, given in self.mapping(value, key).items():
+        for name, content in self.mapping(value, key).items():
             where = f"{key}.{name}"
             if not NETWORK_NAME.fullmatch(name) or name == "default":
                 raise self.error(
                     where, "is no network's name: letters, digits, _ and -, and not `default`"
                 )
-            network = self.network(given, where)
+            network = self.network(content, where)
             ranges = [
                 ipaddress.ip_network(text) for text in (network.address, network.ipv6) if text
             ]
@@ -269,16 +268,16 @@ class _Reader:
                 key, "missing: the networks' names and addresses, like `access: 10.10.1.0/24`"
             )
 
-    def network(self, given: object, key: str) -> Network:
+    def network(self, content: object, key: str) -> Network:
         """Return the network of an address with mask, or of a mapping that has more keys.
 
         Raises InputError.
         """
         # The short form, `access: 10.10.1.0/24`, is what most networks need.
         entry: dict[str, Any] = (
-            {"address": given}
-            if isinstance(given, str)
-            else self.entry(given, key, NETWORK_KEYS, ())
+            {"address": content}
+            if isinstance(content, str)
+            else self.entry(content, key, NETWORK_KEYS, ())
         )
         try:
             address = ipaddress.IPv4Network(entry.get("address", ""))
@@ -387,12 +386,12 @@ class _Reader:
             memory_mb,
         )
 
-    def share(self, key: str, given: object) -> str:
+    def share(self, key: str, content: object) -> str:
         """Return the text of a terminal's share; "" for none. Raises InputError."""
-        if given is None:
+        if content is None:
             return ""
         try:
-            return dama.share_text(self.mapping(given, key))
+            return dama.share_text(self.mapping(content, key))
         except ValueError as error:
             raise self.error(key, str(error)) from None
 
@@ -429,7 +428,7 @@ class _Reader:
             name, network, str(address), self.ipv6(key, entry.get("ipv6"), network, number)
         )
 
-    def ipv6(self, key: str, given: str | None, network: str, number: int) -> str | None:
+    def ipv6(self, key: str, chosen: str | None, network: str, number: int) -> str | None:
         """Return the interface's IPv6 address; None if its network has no IPv6 addresses.
 
         Without a given address, its number in the network is that of its IPv4 address. Raises
@@ -437,7 +436,7 @@ class _Reader:
         """
         text = self.networks[network].ipv6
         if text is None:
-            if given is not None:
+            if chosen is not None:
                 raise self.error(
                     f"{key}.ipv6",
                     f"{network} has no IPv6 addresses: give satvpn_networks.{network} ipv6",
@@ -446,8 +445,8 @@ class _Reader:
         within = ipaddress.IPv6Network(text)
         address = (
             within.network_address + number
-            if given is None
-            else self.address(given, f"{key}.ipv6", 6)
+            if chosen is None
+            else self.address(chosen, f"{key}.ipv6", 6)
         )
         if address not in within:
             raise self.error(f"{key}.ipv6", f"{address} is not in {network} ({within})")
@@ -504,16 +503,16 @@ class _Reader:
                 raise self.error(key, f"{text} has no IPv6 addresses, and `via` is one")
             return network.ipv6 if version == 6 and network.ipv6 else network.address
         try:
-            found = ipaddress.ip_network(text)
+            prefix = ipaddress.ip_network(text)
         except ValueError as error:
             raise self.error(
                 key,
                 f"{error}: default, an address with mask or a network is expected; there are"
                 f" {_listed(self.networks)}",
             ) from error
-        if version not in (None, found.version):
-            raise self.error(key, f"{found} is IPv{found.version}, but `via` is IPv{version}")
-        return str(found)
+        if version not in (None, prefix.version):
+            raise self.error(key, f"{prefix} is IPv{prefix.version}, but `via` is IPv{version}")
+        return str(prefix)
 
     def address(self, text: str, key: str, version: int | None = None) -> IPAddress:
         """Return an address of a text.

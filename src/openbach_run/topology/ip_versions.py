@@ -24,8 +24,8 @@ def ipv6_of(address: str) -> str:
     if address == EVERYTHING:
         return address
     bare, slash, bits = address.partition("/")
-    found = ipaddress.IPv6Address(PREFIX + int(ipaddress.IPv4Address(bare)))
-    return f"{found}{slash}{PREFIX_BITS + int(bits) if bits else ''}"
+    ipv6 = ipaddress.IPv6Address(PREFIX + int(ipaddress.IPv4Address(bare)))
+    return f"{ipv6}{slash}{PREFIX_BITS + int(bits) if bits else ''}"
 
 
 def with_ipv6(inventory: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -35,18 +35,18 @@ def with_ipv6(inventory: Mapping[str, Any]) -> Mapping[str, Any]:
     have.
     """
     networks: Mapping[str, Mapping[str, Any]] = inventory["networks"]
-    if any(one["ipv6"] for one in networks.values()):
+    if any(link["ipv6"] for link in networks.values()):
         return inventory
-    for name, one in networks.items():
-        if one["mtu"] < MTU_MIN_IPV6:
+    for name, link in networks.items():
+        if link["mtu"] < MTU_MIN_IPV6:
             raise InputError(
-                f"{name} has an MTU of {one['mtu']} bytes; IPv6 needs {MTU_MIN_IPV6} at least"
+                f"{name} has an MTU of {link['mtu']} bytes; IPv6 needs {MTU_MIN_IPV6} at least"
                 " (RFC 8200)"
             )
     return {
         **inventory,
         "networks": {
-            name: {**one, "ipv6": ipv6_of(one["address"])} for name, one in networks.items()
+            name: {**link, "ipv6": ipv6_of(link["address"])} for name, link in networks.items()
         },
         "hosts": [_with_ipv6(host) for host in inventory["hosts"]],
     }

@@ -58,7 +58,7 @@ def _shares(inventory: Inventory, host: Host, network: str) -> str:
     shares = []
     for port, others in inventory.neighbours(host):
         if port.network == network:
-            shares += [(one.address, inventory.share_at(one.address)) for one in others]
+            shares += [(peer.address, inventory.share_at(peer.address)) for peer in others]
     text = "/".join(f"{address}:{share}" for address, share in shares)
     return text if any(share for _, share in shares) else "none"
 
