@@ -50,7 +50,7 @@ WRITABLE = ("run", "tmp", "root", "var/lib", "var/log", "opt/openbach/agent")
 READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """Parts of /proc with which the host's root would change the host."""
 CAPABILITIES = (*range(14), 14, 15, 18, 19, 21, 23, 24, 31)
-"""Rights that process 1 may have (linux/capability.h). Not among them: modules (16), raw I/O
+"""Capabilities that process 1 may have (linux/capability.h). Not among them: modules (16), raw I/O
 (17), reboot (22), date (25), devices (27), kernel log (34)."""
 LAST_CAPABILITY = 63
 REMOVAL_LIMIT_S = 5.0
