@@ -30,7 +30,8 @@ def test_a_topology_outside_the_checkout(
         done = command(*shlex.split(line)[1:], cwd=tmp_path)
         assert done.returncode == 0, f"{line}: {done.stderr}"
         assert "small: transfer time (s)" in done.stdout
-    small, large = records(tmp_path / "results/small")
+    # The second command's runs stand first; those of the first one stay.
+    small, large = records(tmp_path / "results/small")[:2]
     assert 0.5 < float(small.row["transfer_time_s"]) < float(large.row["transfer_time_s"]), (
         "as over GEO"
     )

@@ -18,6 +18,7 @@ SHORT: dict[str, dict[str, str]] = {
     "voip": {"vpn": "none", "background": "none", "loss": "0", "duration_s": "5"},
     "geo_loss_table": {"pep": "none", "size": "100k"},
     "topologies/lan.json": {"size": "100k"},
+    "video": {"duration_s": "8"},
     "link": {},
     "report": {},
 }

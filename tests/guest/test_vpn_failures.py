@@ -10,6 +10,7 @@ same fault are one campaign.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,10 @@ import pytest
 from helpers import pcapng
 from helpers.guest_runs import Run, command, records
 from helpers.scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
-from helpers.vpns_tested import LIMIT_S, VPNS, describe, error_of, on, scripts
+from helpers.vpns_tested import LIMIT_S, VPNS, describe, error_of, scripts
+
+from openbach_run.engine.virtual.engine import GUEST_START_NS
+from openbach_run.results import run_files
 
 SETUP_S = 15
 """Until both ends of the tunnel are launched."""
@@ -96,9 +100,27 @@ def by_vpn(results: Path, suffix: str = "") -> Reasons:
 
 
 def nothing_went_in_clear(run: Run) -> bool:
+    """Until the VPN is stopped: a FIN that a server sends later is not the tunnel's."""
     return not [
-        packet for packet in on(run, "sat/") if packet[12:14] == LAN or packet[16:18] == LAN
+        packet
+        for packet in pcapng.read(run.capture)
+        if packet.interface.startswith("sat/")
+        and packet.ip
+        and LAN in (packet.ip[12:14], packet.ip[16:18])
+        and packet.time_ns < stopped_ns(run)
     ]
+
+
+def stopped_ns(run: Run) -> float:
+    """When the POP's VPN is told to stop, on the guest's clock in ns; its run begins in second 1."""
+    events = map(json.loads, run_files.content(run.record, "events.jsonl").splitlines())
+    stops = [
+        event["t_s"]
+        for event in events
+        if (event["event"], event.get("job"), event.get("entity"))
+        == ("job_stop_ordered", "vpn", "satvpn_pop")
+    ]
+    return GUEST_START_NS + 1e9 * (1 + min(stops, default=math.inf))
 
 
 FAULTS = {

@@ -1184,8 +1184,7 @@ def bring_up(
                 environment=environment,
                 stdout=said,
                 stderr=subprocess.STDOUT,
-                # What ends by itself needs no signal: a fork of this process is spared.
-                preexec_fn=unblock_signals if vpn["daemon"] else None,
+                preexec_fn=unblock_signals,
             )
         )
     if not vpn["daemon"]:

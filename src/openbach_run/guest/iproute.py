@@ -64,7 +64,7 @@ def done(words: Sequence[str], text: str | None) -> Ended | None:
     if text is None:
         lines = [options]
     elif program in ("ip", "tc") and {"-batch", "-"} <= {*options} <= {"-batch", "-", "-force"}:
-        lines = [line.split() for line in text.splitlines()]
+        lines = [_words(line) for line in text.splitlines()]
     else:
         return None
     said: list[str] = []
@@ -82,6 +82,14 @@ def done(words: Sequence[str], text: str | None) -> Ended | None:
             if "-force" not in options:
                 break
     return subprocess.CompletedProcess(words, 2 if said else 0, "", "\n".join(said))
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a batch's line; a word in quotes is one."""
+    if "'" not in line:
+        return line.split()
+    before, quoted, after = line.split("'")
+    return [*before.split(), quoted, *after.split()]
 
 
 def _done_by_kernel(program: str, words: list[str]) -> str:

@@ -23,7 +23,8 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -63,6 +64,9 @@ FEATURES_OFF = (
 """What the kernel calls them."""
 
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
+FORWARDING = "3"
+"""BR_STATE_FORWARDING of linux/if_bridge.h."""
+UP_LIMIT_S, UP_LOOK_S = 10, 0.00001
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
 SYSCTLS = {
@@ -206,7 +210,27 @@ def _build(
             for family in ("-4", "-6"):
                 _batch([IP, family], _rules(host, family), host.name, typed)
             _switch_offloads_off(host.name, [port.name for port in host.interfaces], typed)
+    for network, ends in lans.items():
+        with inside(switches[network]):
+            _wait([f"{host.name}/brport/state" for host, _ in ends], FORWARDING)
+    for host in inventory.hosts:
+        if any(port.ipv6 for port in host.interfaces):
+            with inside(namespaces[host.entity]):
+                _wait([f"{port.name}/operstate" for port in host.interfaces], "up")
     return namespaces
+
+
+def _wait(files: Iterable[str], state: str) -> None:
+    """Wait until interfaces are in a state: the kernel's worker sees late that a link is up.
+
+    Before, a switch forwards nothing, and nothing goes by IPv6.
+    """
+    end_s = time.monotonic() + UP_LIMIT_S
+    for file in files:
+        while open(f"/sys/class/net/{file}").read().strip() != state:
+            if time.monotonic() > end_s:
+                raise OSError(f"{file} is not {state} after {UP_LIMIT_S} s")
+            time.sleep(UP_LOOK_S)
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
