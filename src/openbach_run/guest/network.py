@@ -66,7 +66,7 @@ FEATURES_OFF = (
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
 FORWARDING = "3"
 """BR_STATE_FORWARDING of linux/if_bridge.h."""
-UP_LIMIT_S, UP_LOOK_S = 10, 0.00001
+UP_LIMIT_S, UP_LOOK_S = 10, 0.001
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
 SYSCTLS = {
