@@ -175,13 +175,15 @@ def prepare() -> None:
     os.register_at_fork(after_in_child=_threads.clear)
     for owner, names in WAITS:
         for name in names:
-            setattr(owner, name, _with_turn_given(getattr(owner, name)))
+            setattr(owner, name, with_turn_given(getattr(owner, name)))
     signal.pthread_sigmask = _told_of_mask(signal.pthread_sigmask)
     programs: Any = subprocess.Popen
     programs.__init__ = _with_own_streams(programs.__init__)
 
 
-def _with_turn_given(wait: Callable[..., Any]) -> Callable[..., Any]:
+def with_turn_given(wait: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that waits, as one in which another thread has its turn meanwhile."""
+
     def waiting(*words: Any, **options: Any) -> Any:
         here = _threads.get(threading.get_ident())
         if here is None or not here.has_turn:
