@@ -59,6 +59,8 @@ class Sweep:
     """Jobs that scenarios may start, with the folders that values may name."""
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Argument or constant → path → content of the file."""
+    vpn_configs: Configs = field(default_factory=dict)
+    """Values that VPNs take of the files that `vpn.config` names."""
     presets: Presets = field(default_factory=dict)
     """Presets of the satellites, by name."""
     platforms: Platforms = field(default_factory=dict)
@@ -141,8 +143,6 @@ class Campaign(Sweep):
     """Places where the scenarios give values to arguments that have choices or limits."""
     uses: list[dict[str, list[str]]] = field(default_factory=list, repr=False, compare=False)
     """Jobs and folders that the runs of each cell use, by kind."""
-    vpn_configs: Configs = field(default_factory=dict)
-    """Values that VPNs take of the files that `vpn.config` names."""
 
     @property
     def swept(self) -> list[str]:

@@ -92,7 +92,6 @@ def checked_testbed(
         raise InputError(f"{name}={values}: {for_what} has one path: give one value")
     firsts = {name: values[:1] for name, values in campaign.values.items()}
     narrowed = expanded(replace(campaign, values=firsts))
-    narrowed = replace(narrowed, vpn_configs=campaign.vpn_configs)
     if campaign.sub_scenarios:
         raise InputError(
             f"{plan.path}: starts other scenarios; {for_what} takes one that has its path itself"
