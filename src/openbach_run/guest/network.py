@@ -223,14 +223,16 @@ def _build(
 def _wait(files: Iterable[str], state: str) -> None:
     """Wait until interfaces are in a state: the kernel's worker sees late that a link is up.
 
-    Before, a switch forwards nothing, and nothing goes by IPv6.
+    Before, a switch forwards nothing, and nothing goes by IPv6. Raises NetworkError.
     """
     end_s = time.monotonic() + UP_LIMIT_S
     for file in files:
-        while open(f"/sys/class/net/{file}").read().strip() != state:
-            if time.monotonic() > end_s:
-                raise OSError(f"{file} is not {state} after {UP_LIMIT_S} s")
-            time.sleep(UP_LOOK_S)
+        with open(f"/sys/class/net/{file}") as shows:
+            while shows.read().strip() != state:
+                if time.monotonic() > end_s:
+                    raise NetworkError(f"{file} is not {state} after {UP_LIMIT_S} s")
+                time.sleep(UP_LOOK_S)
+                shows.seek(0)
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
