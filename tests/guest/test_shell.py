@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -113,18 +114,22 @@ def test_a_killed_shell_leaves_nothing(tmp_path: Path) -> None:
     assert "no testbed of `openbach-run shell` is up" in joined.stderr
 
 
-def test_input_that_is_no_terminal_is_typed(tmp_path: Path) -> None:
-    import subprocess
-
-    done = subprocess.run(
+def typed_by_a_pipe(text: str, place: Path) -> subprocess.CompletedProcess[str]:
+    """What became of a shell whose input is a text, with its lines kept in `place`/kept."""
+    return subprocess.run(
         [sys.executable, "-m", "openbach_run", "shell", "geo", "vpn=none", "--keep", "kept"],
-        input="echo $((6 * 7))\nexit 5\n",
+        input=text,
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,
+        cwd=place,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "TERM": "dumb"},
+        timeout=LIMIT_S,
     )
+
+
+def test_input_that_is_no_terminal_is_typed(tmp_path: Path) -> None:
+    done = typed_by_a_pipe("echo $((6 * 7))\nexit 5\n", tmp_path)
     assert done.returncode == 5, done.stderr
     assert "42" in done.stdout
     assert (tmp_path / "kept").read_text() == "pc echo $((6 * 7))\n"
@@ -132,18 +137,7 @@ def test_input_that_is_no_terminal_is_typed(tmp_path: Path) -> None:
 
 def test_a_pipe_ends_at_its_end_whatever_runs_then(tmp_path: Path) -> None:
     """Without `exit`, and with a program that is still running when the pipe ends."""
-    import subprocess
-
-    done = subprocess.run(
-        [sys.executable, "-m", "openbach_run", "shell", "geo", "vpn=none", "--keep", "kept"],
-        input="echo $((6 * 7))\nping -c 2 server\n",
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "TERM": "dumb"},
-        timeout=LIMIT_S,
-    )
+    done = typed_by_a_pipe("echo $((6 * 7))\nping -c 2 server\n", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "2 received" in done.stdout
     assert (tmp_path / "kept").read_text().splitlines()[1] == "pc ping -c 2 server"
