@@ -101,6 +101,8 @@ def test_a_path_that_does_not_come_up_is_no_lab() -> None:
 
 def test_a_guest_that_ends_says_why() -> None:
     with openbach_run.lab("geo", vpn="none", quiet=True) as lab:
+        # No job of this path is a process, so the command itself is all that this ends.
+        assert lab.host("pc").run("kill -KILL -1; sleep 5").returncode == -9
         (guest,) = lab._guest._engine.guests
         os.kill(guest, signal.SIGKILL)
         with pytest.raises(openbach_run.LabClosed, match=r"the guest ended .*SIGKILL"):
