@@ -368,8 +368,7 @@ def _readable(descriptors: set[int], timeout_s: float) -> set[int]:
     waiting = select.poll()  # to the millisecond only
     for descriptor in descriptors:
         waiting.register(descriptor, select.POLLIN)
-    wait = threads.with_turn_given(waiting.poll)
-    return {descriptor for descriptor, _ in wait(1000 * timeout_s)}
+    return {fd for fd, _ in threads.with_turn_given(waiting.poll)(1000 * timeout_s)}
 
 
 def _end(pidfds: list[int], grace_us: int) -> Procedure:

@@ -227,12 +227,15 @@ def _wait(files: Iterable[str], state: str) -> None:
     """
     end_s = time.monotonic() + UP_LIMIT_S
     for file in files:
-        with open(f"/sys/class/net/{file}") as shows:
-            while shows.read().strip() != state:
-                if time.monotonic() > end_s:
-                    raise NetworkError(f"{file} is not {state} after {UP_LIMIT_S} s")
-                time.sleep(UP_LOOK_S)
-                shows.seek(0)
+        while _shown(file) != state:
+            if time.monotonic() > end_s:
+                raise NetworkError(f"{file} is not {state} after {UP_LIMIT_S} s")
+            time.sleep(UP_LOOK_S)
+
+
+def _shown(file: str) -> str:
+    with open(f"/sys/class/net/{file}") as shows:
+        return shows.read().strip()
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
