@@ -49,11 +49,12 @@ int main(int argc, char **argv)
 	descriptors_raise_limit(options.max_connections);
 	if (!privileges_drop(options.user))
 		return EXIT_FAILED;
+	sigset_t signals = proxy_block_signals();
 	if (options.daemon && daemon(0, 0)) {
 		fprintf(stderr, "satpep: going to the background: %s\n", strerror(errno));
 		return EXIT_FAILED;
 	}
-	int exit_code = proxy_run(&options, &admission, &answers, &log);
+	int exit_code = proxy_run(&options, &admission, &answers, &log, &signals);
 	admission_close(&admission);
 	answer_tos_close(&answers);
 	log_close(&log);

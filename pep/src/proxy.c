@@ -367,7 +367,7 @@ static void stop(struct proxy *proxy)
 	write_totals(proxy);
 }
 
-static bool start(struct proxy *proxy)
+sigset_t proxy_block_signals(void)
 {
 	sigset_t signals;
 	sigemptyset(&signals);
@@ -376,9 +376,14 @@ static bool start(struct proxy *proxy)
 	sigaddset(&signals, SIGUSR1);
 	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
+	return signals;
+}
+
+static bool start(struct proxy *proxy, const sigset_t *signals)
+{
 	signal(SIGPIPE, SIG_IGN); /* splice has no MSG_NOSIGNAL */
 	proxy->epoll = epoll_create1(EPOLL_CLOEXEC);
-	proxy->signals = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+	proxy->signals = signalfd(-1, signals, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (proxy->epoll < 0 || proxy->signals < 0 || !events_watch(proxy->epoll, proxy->signals, EPOLLIN, &a_signal))
 		return false;
 	if (proxy->log->fd == STDOUT_FILENO) /* a pipe without a reader is an error; a file cannot be watched */
@@ -392,7 +397,7 @@ static bool start(struct proxy *proxy)
 	return true;
 }
 
-int proxy_run(const struct options *options, struct admission *admission, struct answer_tos *answers, struct log *log)
+int proxy_run(const struct options *options, struct admission *admission, struct answer_tos *answers, struct log *log, const sigset_t *signals)
 {
 	struct proxy proxy = {
 		.options = options,
@@ -408,7 +413,7 @@ int proxy_run(const struct options *options, struct admission *admission, struct
 	time_limits_init(&proxy.limits, options);
 	if (options->totals_interval_s)
 		proxy.totals_due_s = proxy.now_s + options->totals_interval_s;
-	if (!pipes_init(&proxy.pipes, proxy.descriptors.pipes, options->pipe_bytes) || !start(&proxy)) {
+	if (!pipes_init(&proxy.pipes, proxy.descriptors.pipes, options->pipe_bytes) || !start(&proxy, signals)) {
 		fprintf(stderr, "satpep: starting: %s\n", strerror(errno));
 		return 1;
 	}

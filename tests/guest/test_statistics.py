@@ -60,7 +60,10 @@ CELLS = (
         "loss=0",
         "series_s=0.5",
     ),
-    ("web", "vpn=none", "pep=none", "http=2", "loads=1"),
+    ("web", "vpn=none", "pep=none", "http=2", "loads=1", "dns=udp"),
+    ("idle", "vpn=wireguard", "vpn.setup=time", "silence_s=5"),
+    ("name_lookup", "vpn=none"),
+    ("video", "vpn=none", "pep=none", "rate=2M"),
     ("voip", "vpn=none", "background=download", "duration_s=5"),
     ("multi_flow_loss", "orbit=geo", "vpn=none", "pep=none", "loss=0", "size=200k"),
     ("lan_tcp", "vpn=none", "series_s=0.5", *(TCP := ("rate=20M", "duration_s=2"))),
@@ -78,8 +81,15 @@ CELLS = (
     ),
 )
 """All jobs, with everything that they send."""
-ELSEWHERE = {"daemons": ("user_s", "system_s", "host_"), "transfer_table": ("table_",)}
-"""How names begin that are sent only where the clock is real, or of test_table_scenario.py."""
+ELSEWHERE = {
+    "daemons": ("user_s", "system_s", "host_"),
+    "measured_command": ("seconds",),
+    "transfer_table": ("table_",),
+}
+"""How names begin that are sent only where the clock is real, or of other files' tests.
+
+test_measured.py, test_table_scenario.py.
+"""
 
 
 def statistics(runs: Iterable[Run]) -> dict[str, set[str]]:
