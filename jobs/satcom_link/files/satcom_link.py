@@ -211,6 +211,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--link-file", default=NONE, help="CSV with rate, delay and loss over time; none: by orbit"
     )
     parser.add_argument(
+        "--link-start",
+        default=link_file.AUTO,
+        metavar="S",
+        help="where in that file the link begins: seconds, or seed; auto: seed, of more than 60 s",
+    )
+    parser.add_argument(
         "--icmp-too-big",
         choices=["pass", "drop"],
         default="pass",
@@ -329,7 +335,10 @@ def bursts_over_time(direction: Direction, mean_ms: float) -> Iterator[Burst]:
 def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     """Return the link's state over time, from 0 s on."""
     if arguments.link_file != NONE:
-        return link_file.read(arguments.link_file)
+        read = link_file.read(arguments.link_file, arguments.link_start_s)
+        return (
+            read if not arguments.delay_ms else (at_delay(one, arguments.delay_ms) for one in read)
+        )
     rates_bps = {"forward": arguments.rate, "return": arguments.return_rate}
     # For the proof of delay and loss, before the rate is what is granted, or that of frames.
     for name, has_none in (("forward", arguments.dvbs2), ("return", arguments.dama)):
@@ -353,6 +362,24 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     )
 
 
+def start_of(arguments: argparse.Namespace) -> float:
+    """Return the time of the link file at which the link begins, in s. Raises LinkFileError."""
+    summary = link_file.check(arguments.link_file)
+    if summary.begins_by_seed(arguments.link_start):
+        seed = int.from_bytes(os.urandom(8)) if arguments.seed is None else arguments.seed
+        return netem.mixed(seed) % max(1, round(summary.duration_s * 1000)) / 1000
+    start_s = 0.0 if arguments.link_start == link_file.AUTO else float(arguments.link_start)
+    if start_s and start_s >= summary.duration_s:
+        text = f"link_start is {start_s:g} s, and the file lasts {summary.duration_s:g} s"
+        raise link_file.LinkFileError(arguments.link_file, text)
+    return start_s
+
+
+def at_delay(change: Change, delay_ms: float) -> Change:
+    """Return the change with this delay."""
+    return change._replace(state=change.state._replace(delay_ms=delay_ms))
+
+
 def at_rate(change: Change, rate: float) -> Change:
     """Return the change with this rate, unless it is an outage."""
     return (
@@ -368,7 +395,7 @@ def directions(arguments: argparse.Namespace) -> Both:
         summary = link_file.check(arguments.link_file)
         rates_bps, rtt_ms = (
             (summary.forward.first_rate_bps, summary.back.first_rate_bps),
-            summary.mean_rtt_ms,
+            summary.mean_rtt_ms if summary.has_delay else 2 * arguments.delay_ms,
         )
     else:
         rates_bps = (arguments.rate, arguments.return_rate)
@@ -915,6 +942,7 @@ def emulate(arguments: argparse.Namespace) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         both = directions(arguments)
+        arguments.link_start_s = start_of(arguments) if arguments.link_file != NONE else 0.0
     except link_file.LinkFileError as error:
         sys.exit(str(error))
     if arguments.dama:
@@ -955,6 +983,8 @@ def emulate(arguments: argparse.Namespace) -> None:
         filter_path(arguments.rules)
         change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
+        if arguments.link_file != NONE:
+            collect_agent.send_stat(collect_agent.now(), link_start_s=arguments.link_start_s)
         before = counters(both)
         counted = {one.name: fragments.Counter(one.arrives) for one in both}
         player = Player(both, arguments, states)
