@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.__main__ import LAUNCHER
 from openbach_run.commands import main, notebook
+from openbach_run.commands.notebook import LAUNCHER
 
 
 def test_python_runs_a_file_with_its_words_in_the_environment(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_python_runs_a_file_with_its_words_in_the_environment(tmp_path: Path) ->
     file.write_text(
         "import sys, beside, matplotlib, openbach_run, pandas, pyarrow\nprint(sys.argv[1:], beside.WORD)\n"
     )
-    words = [LAUNCHER, "python", file, "--quiet", "a b"]
+    words = [str(LAUNCHER), "python", str(file), "--quiet", "a b"]
     done = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "['--quiet', 'a b'] beside\n"), done.stderr
     failed = subprocess.run([LAUNCHER, "python", "-c", "import sys; sys.exit(7)"], check=False)
@@ -49,7 +49,7 @@ def test_a_checkout_gets_jupyter_when_it_is_asked_for(
 ) -> None:
     main.main(["notebook", "mine.ipynb"])
     words = [str(LAUNCHER), "python", "-m", "jupyterlab", "mine.ipynb"]
-    assert started == [(str(LAUNCHER), words)] and os.environ["OPENBACH_RUN_EXTRA"] == "notebook"
+    assert started[0] == (str(LAUNCHER), words) and os.environ["OPENBACH_RUN_EXTRA"] == "notebook"
 
 
 def test_beside_a_wheel_it_is_said_how_to_get_it(

@@ -15,9 +15,11 @@ import os
 import sys
 from importlib.util import find_spec
 
-from openbach_run.__main__ import LAUNCHER
 from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import SetupError
+from openbach_run.paths import REPOSITORY
+
+LAUNCHER = REPOSITORY / "openbach-run"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -18,9 +18,10 @@ from matplotlib.figure import Figure
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES
 from openbach_run.report.cells import Campaigns, file_name
 from openbach_run.report.charts import INTERVAL
-from openbach_run.report.figures import Drawing, Look, against, ends, values, without_unit
+from openbach_run.report.figures import Drawing, Look, against, values, without_unit
 from openbach_run.report.settings import Setting, settings
 from openbach_run.report.words import said
+from openbach_run.results.intervals import ends
 
 WIDTHS_IN = {"column": 3.5, "page": 7.16}
 """Width of one column of a two-column page, and of both with the gap (IEEE's, in inches)."""
@@ -97,11 +98,12 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
                         style = STYLES[number % len(STYLES)]
                         axes.ecdf([*cell.measured(measure).values()], linestyle=style, **look)
                         continue
-                    at = places.index(cell.values.get(groups, ""))
-                    at += (number - (len(series) - 1) / 2) * wide
+                    place = places.index(cell.values.get(groups, ""))
+                    at = place + (number - (len(series) - 1) / 2) * wide
                     look |= {"hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
                     axes.bar(at, estimate.median, wide, **look)
-                    axes.plot([at, at], [estimate.low, estimate.high], "k-", linewidth=0.9)
+                    ends_of_bar = [one or estimate.median for one in (estimate.low, estimate.high)]
+                    axes.plot([at, at], ends_of_bar, "k-", linewidth=0.9)
                     look["label"] = ""  # each name once
             if kind == "cdf":
                 axes.set_xlabel(words)
