@@ -366,9 +366,9 @@ def _fewest(
 ) -> tuple[list[str], Campaign]:
     """Return the fewest of all settings that make a cell, and the campaign that they make.
 
-    They are those of the scenario's sweep, and those that do not follow. Raises InputError.
+    They are those of the scenario's sweep, files, and those that do not follow. Raises InputError.
     """
-    first = [word for word in settings if _name(word) in swept]
+    first = [word for word in settings if _name(word) in swept or Path(_value(word)).is_file()]
     usual = scenarios.planned(scenario, first).campaigns[0].cells[0]
     cell = {_name(word): _value(word) for word in settings}
     needed = [word for word in settings if word in first or usual.get(_name(word)) != _value(word)]
