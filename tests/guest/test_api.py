@@ -181,7 +181,8 @@ def write() -> None:
             cell.execution_count = None
             cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
             for one in cell.outputs:
-                one |= {"execution_count": None} if "execution_count" in one else {}
+                if "execution_count" in one:
+                    one["execution_count"] = None
     NOTEBOOK.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -118,7 +118,7 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
         if said is None:
             text = plain_readme(commands)
         else:
-            _put_own(new, wanted.repeatable)
+            put_own(new, wanted.repeatable)
             shutil.copyfile(wanted.claims, new / CLAIMS_FILE)
             shutil.copyfile(REPOSITORY / "LICENSE", new / "LICENSE")
             (new / FIGURES).write_text(said.as_json(), encoding="utf-8")
@@ -153,7 +153,7 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
         place.chmod(0o755 if place.is_dir() else 0o644)
 
 
-def _put_own(new: Path, repeatable: Repeatable) -> None:
+def put_own(new: Path, repeatable: Repeatable) -> None:
     """Copy what is the authors' own. Of two directories with an entry the first one's counts."""
     for name, text in repeatable.files.items():
         (new / FILES).mkdir(exist_ok=True)
