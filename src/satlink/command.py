@@ -515,7 +515,7 @@ def write(
 def _has_rates_only(arguments: argparse.Namespace) -> bool:
     """Return whether nothing but files of --rate-of is given: delay and loss are the scenario's."""
     others = ("file", "forward", "back", "delay_ms")
-    return arguments.command == "import" and not any(getattr(arguments, one) for one in others)
+    return arguments.command == "import" and not any(getattr(arguments, name) for name in others)
 
 
 def described(path: Path, summary: link_file.Summary) -> str:

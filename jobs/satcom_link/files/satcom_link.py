@@ -274,6 +274,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         if arguments.forward == presets.DVBS2:
             arguments.dvbs2 = presets.forward_of(texts, preset)
             arguments.rate = arguments.dvbs2.most_bps
+        if arguments.link_start not in (link_file.AUTO, link_file.BY_SEED):
+            start_s = netem.number(arguments.link_start, 0, 1e9, "auto, seed, or a time in s")
+            arguments.link_start = repr(start_s)
         if arguments.loss_at != PLACE:
             arguments.loss = arguments.return_loss = 0.0
         arguments.burst_packets = arguments.burst_packets or 1.0

@@ -162,8 +162,7 @@ class Repeatable:
         path = Path(ours(text)).resolve()
         if path.is_relative_to(REPOSITORY.resolve()) and path.is_file():
             return str(path)
-        found = named(Catalog.beside_ours(self.additions)).get(Path(text).stem)
-        return str(found) if found else text
+        return str(named(Catalog.beside_ours(self.additions)).get(Path(text).stem, text))
 
     def plan(self, scenario: str) -> Plan:
         """Return the plan without any values. Raises InputError for one that cannot be carried."""

@@ -71,15 +71,15 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
     of_seeds = {id(cell): cell.estimate(measure) for cell in cells}
     of_ratio = {id(cell): against(cell, cells, baseline, measure) for cell in cells if baseline}
     colours = dict(zip(values(cells, lines), COLOURS[1:] * len(cells), strict=False))
-    for kind, apart, found, label in (
+    for kind, apart, estimates, label in (
         ("cdf", (*others, groups), of_seeds, "share of the seeds"),
         ("bars", others, of_seeds, words),
         ("ratios", others, of_ratio, ratio),
     ):
-        for chosen in product(*(values(cells, name) for name in apart)):
-            of = dict(zip(apart, chosen, strict=True))
-            some = [(one, found.get(id(one))) for one in cells if one.has(of)]
-            drawn = [cell for cell, estimate in some if estimate]
+        for combination in product(*(values(cells, name) for name in apart)):
+            chosen = dict(zip(apart, combination, strict=True))
+            here = [(cell, estimates.get(id(cell))) for cell in cells if cell.has(chosen)]
+            drawn = [cell for cell, estimate in here if estimate]
             if not drawn:
                 continue
             figure = Figure(figsize=(WIDTHS_IN[width], HEIGHT_IN))
@@ -91,7 +91,7 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
             wide = min(0.8 / len(series), WIDEST)
             for number, value in enumerate(series):
                 look: Look = {"color": colours[value], "label": said(lines, value)}
-                for cell, estimate in some:
+                for cell, estimate in here:
                     if estimate is None or not cell.has({lines: value}):
                         continue
                     if kind == "cdf":
@@ -102,7 +102,7 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
                     at = place + (number - (len(series) - 1) / 2) * wide
                     look |= {"hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
                     axes.bar(at, estimate.median, wide, **look)
-                    ends_of_bar = [one or estimate.median for one in (estimate.low, estimate.high)]
+                    ends_of_bar = [end or estimate.median for end in (estimate.low, estimate.high)]
                     axes.plot([at, at], ends_of_bar, "k-", linewidth=0.9)
                     look["label"] = ""  # each name once
             if kind == "cdf":
@@ -113,8 +113,10 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
                 axes.axhline(1, color="#999999", linewidth=0.8, label=INTERVAL)
             columns = 2 if width == "column" else 4
             figure.legend(loc="outside upper left", ncols=columns, frameon=False)
-            what = ", ".join([setting.title, *(said(name, value) for name, value in of.items())])
+            what = ", ".join(
+                [setting.title, *(said(name, value) for name, value in chosen.items())]
+            )
             note = f"{label}, median and {ends([len(cell.runs) for cell in drawn])}"
             note = f"{without_unit(words)}, distribution over the seeds" if kind == "cdf" else note
-            parts = [f"{name}_{value}" for name, value in of.items() if name in swept]
+            parts = [f"{name}_{value}" for name, value in chosen.items() if name in swept]
             yield Drawing(file_name(setting.name, kind, *parts), f"{what}: {note}", figure)
