@@ -62,7 +62,7 @@ def _of(row: dict[str, Any], pattern: str, take: Callable[[list[float]], float])
 @cache
 def title(name: str) -> str:
     """Return a VPN's or control's name as its folder has it."""
-    for place in (f"vpn-configs/{name}/vpn.json", f"congestion-controls/{name}/profile.json"):
+    for place in (f"vpn-configs/{name}/vpn.json", f"library/congestion-controls/{name}/profile.json"):
         if (REPOSITORY / place).exists():
             found = json.loads((REPOSITORY / place).read_text()).get("title")
             return str(found or name.replace("_", " "))
@@ -193,7 +193,7 @@ class Reader:
         cc = first.get("cc", "")
         if first.get("http") == "3":
             quic = first["quic"]
-            stack = json.loads((REPOSITORY / f"quic-stacks/{quic}/stack.json").read_text())
+            stack = json.loads((REPOSITORY / f"library/quic-stacks/{quic}/stack.json").read_text())
             of_stack = stack["congestion_controls"]
             control = title(cc if cc in of_stack else of_stack[0])
             return f"QUIC ({quic.replace('_', ' ')}, {control})"

@@ -75,7 +75,7 @@ def test_a_run_without_it_is_the_run_of_before() -> None:
 
 
 def test_rules_and_routes_are_in_both_versions() -> None:
-    both = with_ipv6(load_inventory(REPOSITORY / "topologies/two_links.yml").to_dict())
+    both = with_ipv6(load_inventory(REPOSITORY / "library/topologies/two_links.yml").to_dict())
     for host in both["hosts"]:
         of_ipv6 = [one for one in host["routes"] if ":" in one["via"]]
         assert 2 * len(of_ipv6) == len(host["routes"])
@@ -86,7 +86,7 @@ def test_rules_and_routes_are_in_both_versions() -> None:
 
 
 def test_an_inventory_with_ipv6_keeps_its_addresses() -> None:
-    given = load_inventory(REPOSITORY / "topologies/long_thin.yml").to_dict()
+    given = load_inventory(REPOSITORY / "library/topologies/long_thin.yml").to_dict()
     assert with_ipv6(given) is given
 
 

@@ -233,7 +233,8 @@ def test_a_newer_broken_package_of_the_index_is_not_installed(tmp_path: Path) ->
     write_wheel(index, "2.0", "raise OSError")
     (tmp_path / "src/openbach_run.py").write_text("import gadget")
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["gadget>=1"]\n')
-    (tmp_path / "requirements.lock").write_text(f"# 1\ngadget==1.0 --hash=sha256:{digest}\n")
+    (tmp_path / "tools/locks").mkdir(parents=True)
+    (tmp_path / "tools/locks/requirements.lock").write_text(f"# 1\ngadget==1.0 --hash=sha256:{digest}\n")
     shutil.copy(entry.LAUNCHER, tmp_path)
     path = os.environ["PATH"].replace(f"{sys.prefix}/bin:", "")
     places = {"PIP_INDEX_URL": f"file://{index.parent}", "XDG_CACHE_HOME": str(tmp_path / "a")}

@@ -161,7 +161,7 @@ def test_the_command_runs_what_the_platform_says(
 
 
 def test_the_campaign_has_every_cell_under_every_platform() -> None:
-    path = REPOSITORY / "campaigns/platforms.yml"
+    path = REPOSITORY / "library/campaigns/platforms.yml"
     campaigns = campaigns_of(path, [], None, PACKAGES, CATALOG)
     cells = [cell for one in campaigns for cell in one.cells]
     by_platform = dict.fromkeys(("ours", "openbach_2021", "openbach_2021_offloads"), 0)
