@@ -61,7 +61,7 @@ from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.reading import read_scenario
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import DEBIAN_LOCK, LIBRARY, REPOSITORY
 from openbach_run.playbook import installation_of
 from openbach_run.report import hosts, published
 from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
@@ -206,7 +206,7 @@ def all_of(*patterns: str) -> list[bytes]:
     return [
         file.read_bytes()[:LONGEST]
         for pattern in patterns
-        for file in sorted(REPOSITORY.glob(pattern))
+        for file in sorted([*REPOSITORY.glob(pattern), *LIBRARY.glob(pattern)])
     ]
 
 
@@ -658,7 +658,7 @@ AS_WRITTEN = list(
     )
 )
 SUMS = b"0" * 64 + b"  README.md\n" + b"1" * 64 + b"  results/geo/results.csv\n"
-LOCK = b"".join((REPOSITORY / "tools/locks/debian.lock").read_bytes().splitlines(keepends=True)[:20])
+LOCK = b"".join(DEBIAN_LOCK.read_bytes().splitlines(keepends=True)[:20])
 TREES = line(
     mine={
         "version": "1",
@@ -712,15 +712,15 @@ def parsers() -> list[Parser]:
     return [
         Parser("scenario (JSON)", all_of("scenarios/*.json"), scenario, "t.json", JSON),
         Parser("scenario (YAML)", all_of("scenarios/*.yml"), scenario, "t.yml", YAML),
-        Parser("campaign", all_of("library/campaigns/*.yml"), campaign, "t.yml", YAML),
+        Parser("campaign", all_of("campaigns/*.yml"), campaign, "t.yml", YAML),
         Parser(
             "inventory",
-            all_of("inventory.yml", "library/topologies/*.yml"),
+            all_of("inventory.yml", "topologies/*.yml"),
             inventory,
             "inventory.yml",
             YAML,
         ),
-        Parser("satellite", all_of("library/satellites/*.yml"), satellite, "x.yml", YAML),
+        Parser("satellite", all_of("satellites/*.yml"), satellite, "x.yml", YAML),
         Parser("job", all_of("jobs/*/files/*.yml"), job, "j.yml", YAML),
         Parser("job for 2.6", all_of("jobs/*/files/*.yml"), for_older_platforms, "j.yml", YAML),
         Parser(
@@ -730,9 +730,9 @@ def parsers() -> list[Parser]:
         Parser("playbook", [PLAYBOOK, *all_of("jobs/*/install_*.yml")], playbook, "p.yml", YAML),
         Parser("argument trees", [TREES], argument_trees, "trees.json", JSON),
         Parser("vpn.json", all_of("vpn-configs/*/vpn.json"), vpn, "in", JSON),
-        Parser("profile.json", all_of("library/congestion-controls/*/profile.json"), profile, "in", JSON),
-        Parser("impairment", all_of("library/impairments/*.json"), impairment, "mine.json", JSON, in_job),
-        Parser("cpu", all_of("library/cpus/*.json"), cpu, "mine.json", JSON, in_job),
+        Parser("profile.json", all_of("congestion-controls/*/profile.json"), profile, "in", JSON),
+        Parser("impairment", all_of("impairments/*.json"), impairment, "mine.json", JSON, in_job),
+        Parser("cpu", all_of("cpus/*.json"), cpu, "mine.json", JSON, in_job),
         Parser("link file", [LINK], read_link_file, "x.csv"),
         Parser("wg-quick", all_of("tests/data/vpn_files/*.conf"), vpn_file("wireguard"), "w.conf"),
         Parser("ovpn", all_of("tests/data/vpn_files/*.ovpn"), vpn_file("openvpn_udp"), "o.ovpn"),

@@ -6,15 +6,15 @@ That part is data of the package, in openbach_run/checkout. A wheel has no links
 copies of what they lead to.
 """
 
-import shutil
 from pathlib import Path
+from shutil import copy, copytree, ignore_patterns
 
-from openbach_run.paths import CONTENT, INSTALLED
 from setuptools.build_meta import *  # noqa: F403 the hooks that pip calls
 from setuptools.command.build_py import build_py
 
+from openbach_run.paths import CONTENT, INSTALLED
+
 CHECKOUT = Path(__file__).resolve().parents[1]
-NOT_INSTALLED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 class WithCheckout(build_py):
@@ -26,9 +26,9 @@ class WithCheckout(build_py):
         if not self.editable_mode:
             place = Path(self.build_lib) / "openbach_run" / INSTALLED.name
             for name in CONTENT:
-                source, copy = CHECKOUT / name, place / name
-                copy.parent.mkdir(parents=True, exist_ok=True)
+                source, target = CHECKOUT / name, place / name
+                target.parent.mkdir(parents=True, exist_ok=True)
                 if source.is_dir():
-                    shutil.copytree(source, copy, ignore=NOT_INSTALLED)
+                    copytree(source, target, ignore=ignore_patterns("__pycache__", "*.egg-info"))
                 else:
-                    shutil.copy(source, copy)
+                    copy(source, target)

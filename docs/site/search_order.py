@@ -9,7 +9,7 @@ from typing import Any
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Weigh a page for the search by its place."""
     path = page.file.src_uri
-    others = ("docs/developers/", "docs/CONTRIBUTING.md", "docs/CHANGELOG.md")
-    reader = path == "README.md" or (path.startswith("docs/") and not path.startswith(others))
+    others = ("docs/developers/", "docs/C")  # CONTRIBUTING.md, CHANGELOG.md
+    reader = path.startswith(("README", "docs/")) and not path.startswith(others)
     page.meta["search"] = {"boost": 4 if reader else 1}
     return markdown

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Builders of the scenarios beside the inventories of this folder, and of the star.
 
-`python library/topologies/build.py` writes them anew; `python library/topologies/build.py star 50 DIR` writes a
-star of 50 terminals into another folder.
+`python library/topologies/build.py` writes them anew; with the words `star 50 DIR` it writes a star
+of 50 terminals into another folder.
 
 Each scenario: every PC downloads the same size at the same time. That with a VPN follows from its
 YAML in scenarios/ here.

@@ -105,7 +105,7 @@ def test_what_is_in_it(wheel: Path) -> None:
     inside = "openbach_run/checkout/"
     parts = {name.removeprefix(inside) for name in names if name.startswith(inside)}
     assert modes[f"{inside}vpn-configs/wireguard/keygen"] & 0o777 == 0o755
-    assert {"jobs/vpn/files/vpn.py", "library/congestion-controls/bbr3/bbr.h", "pep/Makefile"} <= parts
+    assert {"jobs/vpn/README.md", "library/congestion-controls/bbr3/bbr.h", "pep/Makefile"} <= parts
     packages = {"openbach_jobs/netem.py", "openbach_jobs/__init__.py", "satlink/formats/table.py"}
     assert packages <= {*names}
     assert not [

@@ -72,7 +72,7 @@ def write_results(folder: Path, seeds: int = 5, **only: tuple[str, ...]) -> Path
         if (scenario, *cell) != NOT_RUN:
             failed = (scenario, *cell) == FAILED and seed == 2
             write_run(store, run_id, scenario, arguments, seed, failed)
-    asked = {"command": f"./openbach-run library/campaigns/matrix.yml --seeds {seeds}", "runs": runs}
+    asked = {"command": f"./openbach-run campaigns/matrix.yml --seeds {seeds}", "runs": runs}
     store.write("campaign.json", json.dumps(asked))
     return folder
 

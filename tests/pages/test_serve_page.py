@@ -396,7 +396,7 @@ def test_a_report_of_what_a_command_has_run(page: Page, tmp_path: Path) -> None:
         figure = page.locator("figure.has-chart").first
         figure.scroll_into_view_if_needed()
         expect(figure.locator("canvas").first).to_be_visible()
-        expect(page.get_by_text("./openbach-run library/campaigns/matrix.yml --seeds 2")).to_be_visible()
+        expect(page.get_by_text("./openbach-run campaigns/matrix.yml --seeds 2")).to_be_visible()
     assert (tmp_path / "matrix/all-runs/report/report.pdf").exists()
 
 

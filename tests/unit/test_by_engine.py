@@ -116,7 +116,7 @@ def test_no_sentence_of_a_report_is_false_for_its_engine(
     assert by_engine.COMPARED[False] in texts[kind]
     assert change_notes([5], {False}) in texts[kind]
     name, value = by_engine.options(KINDS[kind][1])[0]
-    assert f"library/campaigns/matrix.yml --seeds 5 {name} {value}" in texts[kind]
+    assert f"campaigns/matrix.yml --seeds 5 {name} {value}" in texts[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)

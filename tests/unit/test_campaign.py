@@ -430,7 +430,7 @@ def test_headline_campaigns_show_the_tail(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted((REPOSITORY / "library/campaigns").glob("*.yml")), ids=lambda file: str(file.stem)
+    "file", sorted((REPOSITORY / "library/campaigns").glob("*.yml")), ids=lambda it: str(it.stem)
 )
 def test_the_campaigns_of_the_repository(file: Path) -> None:
     assert all(campaign.cells for campaign in planned_file(file))

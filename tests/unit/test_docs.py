@@ -25,7 +25,8 @@ from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.name != "CHANGELOG.md")]
+# Without CHANGELOG.md and CONTRIBUTING.md.
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("[!C]*.md"))]
 PACKAGES = load_packages([ROOT / "jobs"])
 LINES = sorted({(page, line) for page in PAGES for line in own_files.commands(page)})
 

@@ -16,8 +16,8 @@ from openbach_run.commands.main import main
 from openbach_run.paths import REPOSITORY
 
 PAGES = [
-    REPOSITORY / "README.md",
-    *sorted(page for page in (REPOSITORY / "docs").rglob("*.md") if page.name != "CHANGELOG.md"),
+    *(REPOSITORY / name for name in ("README.md", "docs/CONTRIBUTING.md")),
+    *sorted((REPOSITORY / "docs").rglob("[!C]*.md")),
 ]
 PROGRAM = r"(?:\$ )?((?:\./|artifact/)?openbach(?:-run)? |make |tools/|sudo |git |python3 |chmod )"
 WITH_A_GUEST = {

@@ -403,7 +403,7 @@ def test_routes_of_several_tables_and_their_rules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted((REPOSITORY / "library/topologies").glob("*.yml")), ids=lambda file: str(file.stem)
+    "file", sorted((REPOSITORY / "library/topologies").glob("*.yml")), ids=lambda it: str(it.stem)
 )
 def test_dict_and_back_of_each_topology(file: Path) -> None:
     inventory = load_inventory(file)

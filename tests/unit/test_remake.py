@@ -99,7 +99,7 @@ def test_the_commits_that_trust_md_names_are_of_this_history() -> None:
 def test_every_report_is_in_the_list_of_reports() -> None:
     text = (REPORTS / "README.md").read_text()
     for name in REPORTED:
-        listed = re.search(rf"^\| \[?{name}\b.* \| `library/campaigns/{name}.yml` \|", text, re.MULTILINE)
+        listed = re.search(rf"^\| \[?{name}\b.* \| `library/campaigns/{name}.yml` \|", text, re.M)
         assert listed, f"{name} is missing in the table of reports/README.md"
 
 

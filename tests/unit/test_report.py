@@ -627,7 +627,7 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
     text = (report / "report.md").read_text()
     for words in (
         "this is our reading: B is outside the tunnel",
-        "./openbach-run library/campaigns/matrix.yml --seeds 5",
+        "./openbach-run campaigns/matrix.yml --seeds 5",
         "linux-source-7.2 7.2.13-1",
         "iperf3 3.12-1",
         "the least possible time is 25.09 s",
@@ -962,7 +962,7 @@ def test_a_report_is_made_from_its_table_of_runs(report: Path, from_table: Path)
     assert rows[0] == rows[1]
     text = (from_table / "report.md").read_text()
     assert "made from `results.parquet`, without the files of its runs" in text
-    assert "./openbach-run library/campaigns/matrix.yml --seeds 5" in text, "the file has the command"
+    assert "./openbach-run campaigns/matrix.yml --seeds 5" in text, "the file has the command"
 
 
 def told_apart(campaigns: Campaigns) -> list[tuple[dict[str, str], list[tuple[int, str]]]]:

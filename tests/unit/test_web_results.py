@@ -55,7 +55,7 @@ def test_a_folder_of_a_command_is_a_set(services: Services) -> None:
     )
     assert found.scenarios == ("geo_loss", "leo_loss")
     assert found.values["vpn"] == ["none", "wireguard"]
-    assert found.command.startswith("./openbach-run library/campaigns/matrix.yml")
+    assert found.command.startswith("./openbach-run campaigns/matrix.yml")
 
 
 def test_the_index_follows_what_is_written_repeated_and_removed(services: Services) -> None:

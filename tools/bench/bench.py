@@ -34,6 +34,7 @@ from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import VirtualEngine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+MATRIX = "library/campaigns/matrix.yml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": "src", "PYTHONDONTWRITEBYTECODE": ""}
 """Of commands: they keep what Python compiles, as the launcher has it."""
 VPNS = {"none": 20, "wireguard": 20, "openvpn_udp": 8, "openvpn_tcp": 8}
@@ -147,7 +148,7 @@ def matrix(results: Path) -> str:
     """Return the cells of the matrix, its virtual time and wall time, and their ratio."""
     start_s = time.monotonic()
     subprocess.run(
-        [sys.executable, "-m", "openbach_run", "library/campaigns/matrix.yml", "--results", str(results)],
+        [sys.executable, "-m", "openbach_run", MATRIX, "--results", str(results)],
         check=False,
         cwd=REPOSITORY,
         env=ENVIRONMENT,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cost of the command itself in campaigns of 1 000 to 100 000 runs (`tools/dev tools/bench/scale.py`).
+"""Cost of the command in campaigns of 1 000 to 100 000 runs (`tools/dev tools/bench/scale.py`).
 
 A made-up engine leaves at once what a guest leaves: 76 files and directories a run. What it takes
 for that is not counted. Each step is a process of its own; `us a run` should not grow with the

@@ -48,8 +48,7 @@ code."""
 WITHDRAWN = {
     "explain": (
         "explain is withdrawn; docs/trust.md says why. In its place, run the claims' cells as a"
-        " campaign, with an assumption's values and five seeds:"
-        " openbach-run library/campaigns/claims.yml"
+        " campaign, with an assumption's values and five seeds: openbach-run claims"
         " return_loss=0 --results results/one_way (docs/guide.md)"
     ),
 }
