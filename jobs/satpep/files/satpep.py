@@ -235,13 +235,13 @@ def remove_rules(arguments: argparse.Namespace) -> None:
 
 def command_line(arguments: argparse.Namespace) -> list[str]:
     """Return the command that starts the proxy."""
-    told = {"command": [OURS, "-p", "{port}", "-c", "{max_connections}"], "cc": ["-C", "{cc}"]}
+    recipe = {"command": [OURS, "-p", "{port}", "-c", "{max_connections}"], "cc": ["-C", "{cc}"]}
     if arguments.program != OURS:
         file = description_of(arguments.program)
-        told = {"cc": [], **json.loads(file.read_bytes())}
+        recipe = {"cc": [], **json.loads(file.read_bytes())}
         os.environ["PATH"] += f":{file.parent / 'bin'}"
     cc = profiles.algorithm(arguments.cc) if arguments.cc else ""
-    words = [*told["command"], *(told["cc"] if cc else [])]
+    words = [*recipe["command"], *(recipe["cc"] if cc else [])]
     command = [word.format_map({**vars(arguments), "cc": cc}) for word in words]
     if arguments.program == OURS:
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
@@ -316,10 +316,9 @@ class Connections:
         """Take one line of satpep's statistics, and send what it says."""
         event: dict[str, Any] = json.loads(line)
         if event["event"] == "full":
-            said = (
-                f"{event['open']} connections are open: new ones pass unsplit until some have ended"
-            )
-            collect_agent.send_log(syslog.LOG_WARNING, said)
+            full = f"{event['open']} connections are open"
+            text = f"{full}: new ones pass unsplit until some have ended"
+            collect_agent.send_log(syslog.LOG_WARNING, text)
         if event["event"] not in ("connected", "ended") or event["client"].startswith(
             f"{proof.CLIENT}:"
         ):

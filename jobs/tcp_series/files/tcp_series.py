@@ -60,12 +60,15 @@ def look(port: int) -> str:
 
 def values(line: str) -> dict[str, Any]:
     """Return the numbers that a line of ss shows of a connection, by name."""
-    found = {name: re.search(pattern, line) for name, pattern in SHOWN.items()}
-    return {name: float(match[1]) for name, match in found.items() if match}
+    matches = {name: re.search(pattern, line) for name, pattern in SHOWN.items()}
+    return {name: float(match[1]) for name, match in matches.items() if match}
 
 
 def watch(interval_s: float, port: int) -> None:
-    """Goodput is what was acknowledged since the last look at the same connection."""
+    """Send what ss shows, at each interval until the job is stopped.
+
+    Goodput is what was acknowledged since the last look at the same connection.
+    """
     last_peer, last_bytes, last_s = "", 0.0, 0.0
     while not signal.sigtimedwait(SIGNALS, interval_s):
         line, now_s = look(port), time.monotonic()

@@ -147,7 +147,7 @@ def is_receiving(server_ip: str) -> bool:
 
 
 def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
-    """Both directions at once: the server's ITGSend ends a request, our own runs beside it."""
+    """Send both directions at once: the server's ITGSend ends a request, our own runs beside it."""
     packets = round(duration_s * 1000 / stream.PACKET_MS)
     wait_for(
         f"the server of voip on {server_ip} does not answer",
@@ -180,5 +180,5 @@ if __name__ == "__main__":
             "voip",
             parse(),
             lambda _: serve(),
-            lambda asked: call(asked.server_ip, asked.duration_s, asked.buffer_ms),
+            lambda client: call(client.server_ip, client.duration_s, client.buffer_ms),
         )
