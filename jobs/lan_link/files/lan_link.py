@@ -25,7 +25,7 @@ from openbach_jobs import netem
 from openbach_jobs.command import change, run, undo
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/lan_link/lan_link_rstats_filter.conf"
 PLACE = "last_mile"
 """Place of this link's losses, of those that --loss-at can name."""

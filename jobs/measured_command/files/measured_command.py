@@ -28,7 +28,7 @@ from openbach_jobs.measured import EXIT_CODE, SECONDS, Sought, numbers, sought
 
 CONFIGURATION = "/opt/openbach/agent/jobs/measured_command/measured_command_rstats_filter.conf"
 SHARED = "/home"
-"""Where commands run. In virtual time all hosts see the same directory there."""
+"""Directory in which commands run. In virtual time all hosts see the same directory there."""
 SHELL = "/bin/sh"
 ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", "GODEBUG": "cpu.avx512vl=off"}
 """Variables besides PATH. The last is for people's own programs in Go 1.26: with AVX-512 its

@@ -74,7 +74,7 @@ class Target(NamedTuple):
     bucket_bytes: int = netem.PACKET_BYTES
     """Bytes that tbf lets through at once."""
     loss_first: bool = False
-    """Whether packets are lost before the rate, and take none of it."""
+    """True if packets are lost before the rate, and take none of it."""
 
     @property
     def in_real_time(self) -> bool:

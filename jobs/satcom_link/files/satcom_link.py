@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     import dvbs2_qdisc
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 PLACE = "satellite"
 """Place of this link's losses, of those that --loss-at can name."""
@@ -74,8 +74,8 @@ PATH_MTUS = re.compile(r"(inventory|\d+)(/\d+)?(,(inventory|\d+)(/\d+)?)*")
 UP = "measured"
 """Alias of the queues' interfaces when the link has proved itself."""
 WAIT_LIMIT_S = 600.0
-"""How long the mode `wait` waits: a link of 10 s and 32 kbit/s takes over a minute to measure
-itself; one that fails ends its own job before."""
+"""Limit of the mode `wait`: a link of 10 s and 32 kbit/s takes over a minute to measure itself; one
+that fails ends its own job before."""
 PROOF_BPS = 1e6
 """Least rate of a link without one, while its delay and loss are proved."""
 SHARES = re.compile(r"[\d.]+:[\w.;=]*(/[\d.]+:[\w.;=]*)*")

@@ -39,7 +39,7 @@ from openbach_jobs.command import change, need_process, run, started, undo, wait
 from openbach_jobs.data import data_folder
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535),
@@ -52,11 +52,11 @@ PROFILES = {"plain": "", "satcom": "cc=hybla"}
 trips, with a large initial window: PEPsal has Hybla (Caini, Firrincieli, Lacamera, VTC 2006)."""
 ASK = re.compile(r"(none|[0-9]{1,10}[kMG]?)@[0-9.]{7,15}")
 ASK_PORT = 5997
-"""UDP, of the job satcom_link on the satellite's host."""
+"""UDP port of the job satcom_link on the satellite's host."""
 TABLE = "satpep"
 RULE_PRIORITY = "100"
-"""Before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the
-proxy's."""
+"""Priority of the proxy's rules, before those that give a flow a tunnel of its own (jobs/vpn):
+answers to the proxy are the proxy's."""
 STOPS = (signal.SIGTERM, signal.SIGINT)
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's

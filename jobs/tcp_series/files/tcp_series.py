@@ -20,7 +20,7 @@ import collect_agent
 from openbach_jobs.command import run
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/tcp_series/tcp_series_rstats_filter.conf"
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 SHOWN = {  # statistic: what ss calls it

@@ -15,7 +15,7 @@ from openbach_jobs import profiles
 from openbach_jobs.command import change, run, undo, write
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")
 SYSCTLS = Path("/proc/sys")

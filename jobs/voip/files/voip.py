@@ -35,7 +35,7 @@ RTP_PORT = 9500
 CODEC = ("VoIP", "-x", "G.711.2", "-h", "RTP")
 """D-ITG's name for two frames of 10 ms in a packet: 160 bytes of G.711 behind 12 of RTP."""
 END_LIMIT_S = 60.0
-"""What a call may take beyond its duration to set up and end."""
+"""Seconds that a call may take beyond its duration to set up and end."""
 LIMITS = {"duration_s": (1, 3600), "buffer_ms": (0, 1000)}
 
 

@@ -37,14 +37,14 @@ from openbach_jobs.command import ROUTES, need_process, wait_for
 from openbach_jobs.data import data_folder
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 EXCHANGE_PORT = 5999
 """TCP port on which the two ends exchange keys; tunnel N uses this port minus N."""
 COORDINATOR_PORT = 6000
 """TCP port on which the ends exchange keys with the coordinator; tunnel N uses this port plus N."""
 WAIT_LIMIT_S = 3600.0
-"""How long the role `wait` waits: a tunnel that does not come up fails before, with its reason."""
+"""Limit of the role `wait`: a tunnel that does not come up fails before, with its reason."""
 SETUP, TIME = "setup", "time"
 """A value for this job, not for the scripts: the client measures how long the set-up takes."""
 FREE = "free"

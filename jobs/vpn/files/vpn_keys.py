@@ -21,8 +21,8 @@ from typing import NamedTuple
 from openbach_jobs.command import LIMIT_S, TCP_INFO_BYTES, record, run, segment_bytes, wait_for
 
 EXCHANGE_LIMIT_S = 180.0
-"""How long an end waits for the other one's keys: the longest path takes 20 s there and back, and
-the other end may exchange keys with a coordinator first, in three round trips."""
+"""Limit of the wait for the other end's keys: the longest path takes 20 s there and back, and that
+end may exchange keys with a coordinator first, in three round trips."""
 RETRY_S = 0.2
 """Pause between two attempts to reach the other end."""
 PUBLIC_LIMIT = 16 << 20

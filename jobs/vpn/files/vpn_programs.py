@@ -33,7 +33,7 @@ qlog."""
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
 STOP_GRACE_S = 5.0
-"""How long the order to stop may come after the end of the daemon."""
+"""Limit of the wait for the order to stop, after a daemon has ended well."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
 """Signals that the daemon has ended, or that an interface has changed."""

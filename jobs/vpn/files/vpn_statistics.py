@@ -27,7 +27,7 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there
 for control."""
 SO_TIMESTAMPNS, ETH_P_ALL = 35, 0x0003
-"""Of linux/socket.h and linux/if_ether.h; Python has no name for them."""
+"""Numbers of linux/socket.h and linux/if_ether.h; Python has no name for them."""
 DESTINATION = slice(16, 20)
 """Bytes of an IPv4 header with the destination's address."""
 

@@ -55,7 +55,7 @@ HANDSHAKE_ROUND_TRIPS = 30
 """Round trips that a VPN may take for its handshake and a first packet, losses included, where they
 are more than LIMIT_S."""
 SERVER_LATER_S = 10
-"""How much longer the server waits: of a handshake that fails the client tells the reason first."""
+"""Seconds that the server waits longer: the client tells first why a handshake fails."""
 FIRST_PINGS, PING_S = 3, 3
 """Number of first pings through a tunnel that are waited for so many seconds each; after these, and
 on paths that take longer than half of it, ping goes on sending and takes any answer."""
@@ -64,7 +64,7 @@ FREQUENT_S = 0.02
 UNANSWERED = 1
 """Exit code of a ping that has sent something; one that could not has another."""
 AGAIN = " > /dev/null; do sleep 1; done"
-"""What follows a command in the record that is repeated until it succeeds."""
+"""End of a recorded command that is repeated until it succeeds."""
 PID_FILE = "/var/run/openbach-{}.pid"
 """Process id of the job that has the tunnel of that interface, for orders of the job outage."""
 JOB = Path(__file__).with_name("vpn.py")
