@@ -27,7 +27,7 @@ BY_KERNEL = ("wireguard", "ovpn", "xfrm")
 IP_MTU = 14
 """Option of an IP socket, linux/in.h: the path's MTU."""
 SIOCETHTOOL, ETHTOOL_GDRVINFO = 0x8946, 3
-"""Numbers of linux/sockios.h, linux/ethtool.h; struct ethtool_drvinfo has the driver's name at 4."""
+"""Numbers of linux/sockios.h, linux/ethtool.h; struct ethtool_drvinfo has the driver at 4."""
 ESTABLISHED = ("ss", "-tinHO", "state", "established")
 """Command that shows each TCP connection in one line, with what TCP knows of it."""
 
