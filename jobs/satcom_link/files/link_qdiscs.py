@@ -270,7 +270,7 @@ def filter_path(rules: Sequence[str]) -> None:
 def least_mtu(both: Both, arguments: argparse.Namespace) -> int:
     """Return the smallest MTU of the path in bytes: of this host's interfaces, or as told."""
     own = [interface_mtu(direction.arrives) for direction in both]
-    # inventory/1500: what stands second counts.
+    # Of inventory/1500 the number counts.
     numbers = [re.search(r"\d+", network) for network in arguments.path_mtus.split(",")]
     return min([*own, *(int(number[0]) for number in numbers if number)])
 
