@@ -237,7 +237,7 @@ def iperf3_test(arguments: argparse.Namespace) -> iperf3.Test:
 
 
 def download_iperf3(arguments: argparse.Namespace) -> Received:
-    """Until the bytes are there, the time is over, or the job is stopped."""
+    """Receive until the bytes are there, the time is over, or the job is stopped."""
     test = iperf3_test(arguments)
     end_s = time.monotonic() + test.deadline_s
     with (

@@ -361,7 +361,7 @@ def answer_stops(handler: Any) -> None:
 
 
 def split(arguments: argparse.Namespace) -> None:
-    """Rules, program, proof; then statistics as they come, until the program is told to end."""
+    """Set rules, start the program, prove it; then send statistics as they come, until it is to end."""
     interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
     with ExitStack() as at_end:
         at_end.callback(remove_rules, arguments)
