@@ -195,25 +195,14 @@ def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
     """
     mark, table = str(arguments.mark), str(arguments.table)
     everything = {"-4": "0.0.0.0/0", **({"-6": "::/0"} if has_ipv6() else {})}
-    return [
-        command
-        for family, network in everything.items()
-        for command in (
-            [
-                "ip",
-                family,
-                "rule",
-                verb,
-                "priority",
-                RULE_PRIORITY,
-                "fwmark",
-                mark,
-                "lookup",
-                table,
-            ],
+    rule = ["priority", RULE_PRIORITY, "fwmark", mark, "lookup", table]
+    commands = []
+    for family, network in everything.items():
+        commands += [
+            ["ip", family, "rule", verb, *rule],
             ["ip", family, "route", verb, "local", network, "dev", "lo", "table", table],
-        )
-    ]
+        ]
+    return commands
 
 
 def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
@@ -361,7 +350,7 @@ def answer_stops(handler: Any) -> None:
 
 
 def split(arguments: argparse.Namespace) -> None:
-    """Set rules, start the program, prove it; then send statistics as they come, until it is to end."""
+    """Set rules, start the program, prove it; then send statistics until it is to end."""
     interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
     with ExitStack() as at_end:
         at_end.callback(remove_rules, arguments)

@@ -75,7 +75,7 @@ class Receiver:
 
 
 def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
-    """ITGSend's command line, and how long it may take in s.
+    """Return ITGSend's command line, and how long it may take in s.
 
     It is the number of packets that ends it.
     """
