@@ -71,7 +71,7 @@ class Model:
             least, greatest = known[name].least, known[name].greatest
             if not least <= value <= greatest:
                 raise ValueError(f"{name} is {value}: it must be from {least} to {greatest}")
-        vars(self).update({name: one.default for name, one in known.items()} | given)
+        vars(self).update({name: parameter.default for name, parameter in known.items()} | given)
 
     def __eq__(self, other: object) -> bool:
         """Return whether another model is of the same kind with the same parameters."""
@@ -84,7 +84,7 @@ class Model:
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
         """Return the parameters of this kind of model by name."""
-        return {name: one for name, one in vars(cls).items() if isinstance(one, Parameter)}
+        return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
 
 
 class Constellation(Model):

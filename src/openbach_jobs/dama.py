@@ -37,10 +37,10 @@ HEADER_BYTES = 4
 
 def _whole(least: int, most: int, right: str) -> Callable[[str], int]:
     def read(text: str) -> int:
-        found = netem.number(text, least, most, f"{right} from {least} to {most}")
-        if found != int(found):
+        value = netem.number(text, least, most, f"{right} from {least} to {most}")
+        if value != int(value):
             raise ValueError(f"{text!r} is not {right}: it has to be whole")
-        return int(found)
+        return int(value)
 
     return read
 
@@ -264,40 +264,46 @@ def shares(text: str, access: Access) -> dict[str, Share]:
     A text is 10.0.0.2:cra=50k;rbdc=1M/10.0.0.3:weight=2. Raises ValueError, also for constant
     capacity of all that is more than there is.
     """
-    found: dict[str, Share] = {}
+    by_address: dict[str, Share] = {}
     for part in text.split("/") if text != NONE else ():
         address, colon, values = part.partition(":")
-        if not colon or address in found:
+        if not colon or address in by_address:
             raise ValueError(f"shares: {part!r} is not like 10.0.0.2:cra=50k, each address once")
         given: dict[str, str] = {}
-        for one in filter(None, values.split(";")):
-            name, _, given[name] = one.partition("=")
+        for pair in filter(None, values.split(";")):
+            name, _, given[name] = pair.partition("=")
         try:
             share_text(given)
         except ValueError as error:
             raise ValueError(f"shares: {address}: {error}") from None
-        found[address] = _share(given, access)
-        if access["algorithm"] == "sns3" and 0 < found[address].rbdc_bps <= found[address].cra_bps:
+        by_address[address] = _share(given, access)
+        if (
+            access["algorithm"] == "sns3"
+            and 0 < by_address[address].rbdc_bps <= by_address[address].cra_bps
+        ):
             raise ValueError(
                 f"shares: {address}: by sns3 rbdc includes cra, and has to be above it"
             )
-        if not any((*found[address][:3], access["fca"])):
+        if not any((*by_address[address][:3], access["fca"])):
             raise ValueError(f"shares: {address}: one of cra, rbdc and vbdc_bytes is above 0")
-    constant = sum(one.cra_bps for one in found.values()) + access["simulated"] * access["cra"]
+    constant = (
+        sum(share.cra_bps for share in by_address.values()) + access["simulated"] * access["cra"]
+    )
     if constant > access.capacity_bps:
         raise ValueError(
-            f"shares: the cra of {len(found)} terminals and {access['simulated']} simulated ones is"
-            f" {constant:.0f} bit/s, more than the {access.capacity_bps:.0f} bit/s of all bursts"
+            f"shares: the cra of {len(by_address)} terminals and {access['simulated']} simulated"
+            f" ones is {constant:.0f} bit/s, more than the {access.capacity_bps:.0f} bit/s of all"
+            " bursts"
         )
-    return found
+    return by_address
 
 
 def _share(given: Mapping[str, str], access: Access) -> Share:
     """Return the numbers of a share; what is not given is the link's."""
     numbers = []
-    for name, one in SHARE.items():
+    for name, value in SHARE.items():
         if name in given:
-            numbers.append(round(one.read(given[name])))
+            numbers.append(round(value.read(given[name])))
         else:
             numbers.append(1 if name == "weight" else round(access[name]))
     return Share(*numbers)

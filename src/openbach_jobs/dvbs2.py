@@ -115,7 +115,7 @@ MODCODS = (
 )
 """The MODCODs of ETSI EN 302 307-1, table 13 (FECFRAME of 64800 bits, no pilots). The places are
 the kernel's numbers."""
-SLUGS = {one.slug: one for one in MODCODS}
+SLUGS = {modcod.slug: modcod for modcod in MODCODS}
 SILENT = len(MODCODS)
 """In place of a MODCOD's number: nothing is sent to the terminal."""
 
@@ -123,8 +123,8 @@ SILENT = len(MODCODS)
 def best(es_n0_db: float) -> Modcod | None:
     """Return the most efficient MODCOD that needs no more than this Es/N0; None for none."""
     return max(
-        (one for one in MODCODS if one.es_n0_db <= es_n0_db),
-        key=lambda one: one.efficiency,
+        (modcod for modcod in MODCODS if modcod.es_n0_db <= es_n0_db),
+        key=lambda modcod: modcod.efficiency,
         default=None,
     )
 
@@ -261,8 +261,8 @@ class Forward:
     @property
     def most_bps(self) -> float:
         """Return the rate of frames of the most efficient MODCOD in clear sky."""
-        found = [self.in_clear_sky(terminal) for terminal in range(self.listed)]
-        return float(self["symbols"] * max(one.efficiency for one in found if one))
+        modcods = [self.in_clear_sky(terminal) for terminal in range(self.listed)]
+        return float(self["symbols"] * max(modcod.efficiency for modcod in modcods if modcod))
 
     def frame_ms(self, modcod: Modcod) -> float:
         """Return how long a frame takes."""
@@ -275,11 +275,11 @@ class Forward:
         time on are the frames sent from `delay_ms` before it, and the loop of ACM ends with frames
         that are sent `delay_ms` before its end.
         """
-        found: list[Change] = []
+        changes: list[Change] = []
         own = _by_terminal(rows, terminals)
         for terminal in range(terminals):
-            found += self._changes_of(terminal, delay_ms, own[terminal])
-        return sorted(found, key=lambda one: (one.time_us, one.terminal, one.kind))
+            changes += self._changes_of(terminal, delay_ms, own[terminal])
+        return sorted(changes, key=lambda change: (change.time_us, change.terminal, change.kind))
 
     def _changes_of(
         self, terminal: int, delay_ms: float, rows: Iterable[tuple[float, float]]
@@ -326,7 +326,7 @@ def _number_of(modcod: Modcod | None) -> int:
 
 def _received(es_n0_db: float) -> int:
     """The MODCODs that need no more than this Es/N0, as bits."""
-    return sum(1 << n for n, one in enumerate(MODCODS) if one.es_n0_db <= es_n0_db)
+    return sum(1 << n for n, modcod in enumerate(MODCODS) if modcod.es_n0_db <= es_n0_db)
 
 
 def _without_repeats(changes: Mapping[int, int]) -> Iterable[tuple[int, int]]:
@@ -339,12 +339,12 @@ def _without_repeats(changes: Mapping[int, int]) -> Iterable[tuple[int, int]]:
 
 def _by_terminal(rows: Rows, terminals: int) -> list[list[tuple[float, float]]]:
     """The time and Es/N0 of each terminal's rows, in their order."""
-    found: list[list[tuple[float, float]]] = [[] for _ in range(terminals)]
-    for time_s, terminal, es_n0_db in sorted(rows, key=lambda one: one[0]):
+    by_terminal: list[list[tuple[float, float]]] = [[] for _ in range(terminals)]
+    for time_s, terminal, es_n0_db in sorted(rows, key=lambda row: row[0]):
         for number in range(terminals) if terminal == ALL else [int(terminal)]:
             if number < terminals:
-                found[number].append((time_s, es_n0_db))
-    return found
+                by_terminal[number].append((time_s, es_n0_db))
+    return by_terminal
 
 
 def _from_the_beginning(
@@ -382,7 +382,9 @@ def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[
 
 def read(texts: Mapping[str, str], delay_ms: float | None) -> Forward:
     """Return the values as numbers, checked together. Raises ValueError."""
-    forward = Forward({name: VALUES[name].read(checked(name, one)) for name, one in texts.items()})
+    forward = Forward(
+        {name: VALUES[name].read(checked(name, text)) for name, text in texts.items()}
+    )
     for terminal in range(forward.listed):
         es_n0_db, modcod = forward.es_n0_db(terminal), forward.in_clear_sky(terminal)
         if modcod is None:
@@ -427,7 +429,7 @@ def read_series(path: str | os.PathLike[str]) -> list[tuple[float, str, float]]:
 def rows_of(path: str, lines: Iterable[str]) -> list[tuple[float, str, float]]:
     """Return the rows of a file's lines. Raises SeriesError, with the path and the line."""
     heading: list[str] | None = None
-    found: list[tuple[float, str, float]] = []
+    rows: list[tuple[float, str, float]] = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -441,12 +443,12 @@ def rows_of(path: str, lines: Iterable[str]) -> list[tuple[float, str, float]]:
             continue
         if len(cells) != len(heading):
             raise SeriesError(f"{place}: {len(cells)} cells under {len(heading)} columns")
-        found.append(_row(place, dict(zip(heading, cells, strict=True))))
-        if len(found) > MOST_ROWS:
+        rows.append(_row(place, dict(zip(heading, cells, strict=True))))
+        if len(rows) > MOST_ROWS:
             raise SeriesError(f"{place}: there are more than {MOST_ROWS} rows")
-    if not found:
+    if not rows:
         raise SeriesError(f"{path}: there is no row; the first line is {','.join(COLUMNS)}")
-    return found
+    return rows
 
 
 def _row(place: str, cells: Mapping[str, str]) -> tuple[float, str, float]:

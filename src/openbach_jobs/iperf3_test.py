@@ -29,7 +29,7 @@ def failure(error: str) -> str:
         "a TCP connection of the test broke: after 15 retransmissions in a row without an answer"
         " Linux gives it up (net.ipv4.tcp_retries2), as at a high loss or an outage; "
     )
-    return f"{why if any(one in error for one in GAVE_UP) else ''}iperf3: {error}"
+    return f"{why if any(reason in error for reason in GAVE_UP) else ''}iperf3: {error}"
 
 
 class Tested(NamedTuple):

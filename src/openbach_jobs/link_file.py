@@ -302,11 +302,11 @@ class _Totals:
         )
 
 
-def _each(choose: Callable[[float, float], float], one: State, other: State) -> State:
+def _each(choose: Callable[[float, float], float], state: State, other: State) -> State:
     return State(
-        choose(one.rate_bps, other.rate_bps),
-        choose(one.delay_ms, other.delay_ms),
-        choose(one.loss_pct, other.loss_pct),
+        choose(state.rate_bps, other.rate_bps),
+        choose(state.delay_ms, other.delay_ms),
+        choose(state.loss_pct, other.loss_pct),
     )
 
 
@@ -319,7 +319,7 @@ def near(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), 1)
     if not close:
         return ""
-    given, meant = (one.lower().rpartition("_")[2] for one in (name, close[0]))
+    given, meant = (word.lower().rpartition("_")[2] for word in (name, close[0]))
     unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
     return f"did you mean {close[0]}{unit if given != meant else ''}? "
 

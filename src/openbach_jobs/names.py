@@ -43,7 +43,7 @@ class LookupFailed(OSError):
 
 def question_of(name: str, is_ipv6: bool, number: int) -> bytes:
     """Return a message that asks for the address of a name, with this number."""
-    labels = b"".join(bytes([len(one)]) + one.encode() for one in name.split("."))
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     asked = struct.pack("!HH", AAAA if is_ipv6 else A, IN)
     return HEADER.pack(number, ASKS, 1, 0, 0, 0) + labels + b"\0" + asked
 
@@ -147,8 +147,8 @@ def _over_tls(server_ip: str) -> Iterator[Ask]:
     try:
         yield ask
     finally:
-        for one in opened:
-            one.close()
+        for connection in opened:
+            connection.close()
 
 
 @contextmanager

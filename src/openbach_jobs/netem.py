@@ -71,17 +71,17 @@ def named_texts(text: str, prefix: str, known: Collection[str]) -> dict[str, str
 
     Raises ValueError for a name that is not known or there twice; it is shown behind `prefix`.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in text.split(";"):
         name, _, value = part.partition("=")
         if name not in known:
             raise ValueError(
                 f"{prefix}{name}: there is no such value; there are {', '.join(known)}"
             )
-        if name in found:
+        if name in texts:
             raise ValueError(f"{prefix}{name} is given twice")
-        found[name] = value
-    return found
+        texts[name] = value
+    return texts
 
 
 def number_from(least: float, most: float, right: str) -> Callable[[str], float]:
@@ -118,7 +118,7 @@ def texts_in_force(
 ) -> dict[str, str]:
     """Return the text of each value: the given one, else the satellite's, else the default."""
     texts = {**of_satellite, **given}
-    return {name: texts.get(name, one.default) for name, one in known.items()}
+    return {name: texts.get(name, value.default) for name, value in known.items()}
 
 
 def bucket_bytes() -> int:

@@ -84,8 +84,8 @@ ES_N0_FILE = "es_n0_file"
 """The argument with the file of Es/N0 over time, of a forward link in frames."""
 FOR_PEOPLE = ("description", "source")
 CONSTELLATION: dict[str, Callable[[str], Any]] = {
-    name: type(one.default)
-    for name, one in Constellation.parameters().items()
+    name: type(parameter.default)
+    for name, parameter in Constellation.parameters().items()
     if name != "rate_bps"
 }
 """Parameters of a constellation and their types; a preset has its rate as `rate`."""
@@ -162,11 +162,11 @@ def jitter_ms(text: str) -> float:
 
 def buffer(text: str) -> Buffer:
     """`1.5BDP`, `150kB` or `150000B`, `100p` (packets). Raises ValueError."""
-    if not (found := BUFFER.fullmatch(text)):
+    if not (parts := BUFFER.fullmatch(text)):
         raise ValueError(f"{text!r} is not a buffer like 1BDP, 150kB, 2MB, 9000B or 100p (packets)")
-    unit, factor = BUFFER_UNITS[found[2]]
+    unit, factor = BUFFER_UNITS[parts[2]]
     least, most = BUFFER_LIMITS[unit]
-    size = float(found[1]) * factor
+    size = float(parts[1]) * factor
     if not least <= size <= most:
         raise ValueError(f"{text!r} is not a buffer from {least:g} to {most:g} {unit}")
     if unit != "BDP" and size != int(size):
@@ -374,7 +374,7 @@ def _read_other(
     else:
         from openbach_jobs import dvbs2
 
-        of_frames = {f"{dvbs2.IN_FILE}{one}": one for one in dvbs2.VALUES}
+        of_frames = {f"{dvbs2.IN_FILE}{value}": value for value in dvbs2.VALUES}
         if name in of_frames:
             of_forward[of_frames[name]] = dvbs2.checked(of_frames[name], text)
             return
@@ -402,11 +402,11 @@ def read(path: Path) -> Preset:
             place = f", line {number}"
             if (text := re.sub(r"(^|\s)#.*", "", line).strip()) in ("", "---"):
                 continue
-            if not (found := LINE.fullmatch(text)):
+            if not (parts := LINE.fullmatch(text)):
                 raise ValueError(f"{text!r} is not a line like delay_ms: 250")
-            name, text = found["name"], (found["value"] or "").strip("'\"")
+            name, text = parts["name"], (parts["value"] or "").strip("'\"")
             own = name.removeprefix("forward_")
-            if any(name in one for one in (values, orbit, grid, of_dama)) or (
+            if any(name in names for names in (values, orbit, grid, of_dama)) or (
                 own != name and own in of_forward
             ):
                 raise ValueError(f"{name} is given twice")
@@ -446,7 +446,9 @@ def _reconfigurations() -> dict[str, Callable[[str], Any]]:
     # Not above: a link without them has no use for the module.
     from openbach_jobs.reconfigurations import Reconfigurations
 
-    return {name: type(one.default) for name, one in Reconfigurations.parameters().items()}
+    return {
+        name: type(parameter.default) for name, parameter in Reconfigurations.parameters().items()
+    }
 
 
 def _with_grid(grid: dict[str, Any], over: Constellation | None) -> Reconfigurations:

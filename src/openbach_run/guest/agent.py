@@ -275,7 +275,7 @@ class GuestAgents:
             process.pidfd for process in self.processes.values() if process.exit_code is None
         ]
         stopping = [pidfd for wait in self.waits for pidfd in wait.pidfds]
-        typed = [fd for one in self.typed.values() for fd in one.descriptors]
+        typed = [fd for commands in self.typed.values() for fd in commands.descriptors]
         timeout_s = max(0, due_us - self.now_us()) / SECOND_US
         # A pidfd becomes readable when its process ends (pidfd_open(2)).
         ended = _readable({*running, *stopping, *typed}, timeout_s)

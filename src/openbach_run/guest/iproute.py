@@ -179,14 +179,14 @@ def _addresses(verb: str, words: list[str]) -> Message:
     (text, prefix), device = words[0].split("/"), own.pop("dev")
     flags = NO_DAD if own.pop("nodad", None) else 0
     family, address = _address(text)
-    found = _attribute(2, address) + _attribute(1, address)
+    attributes = _attribute(2, address) + _attribute(1, address)
     if own.pop("broadcast", None) == "+":
         last = int.from_bytes(address) | (1 << 32 - int(prefix)) - 1
-        found += _attribute(4, last.to_bytes(4))
+        attributes += _attribute(4, last.to_bytes(4))
     if own or verb not in ("add", "del") or device == "lo":
         raise Unknown
     head = struct.pack("=BBBBI", family, int(prefix), flags, 0, port(device))
-    return NEWADDR + (verb == "del"), VERBS[verb], head + found
+    return NEWADDR + (verb == "del"), VERBS[verb], head + attributes
 
 
 def _neighbour(verb: str, words: list[str]) -> Message:
@@ -202,31 +202,31 @@ def _neighbour(verb: str, words: list[str]) -> Message:
 def _route(verb: str, words: list[str]) -> Message:
     kind = TYPES.get(words[0], 0)
     to, *rest = words[1:] if kind else words
-    own, length, found = _pairs(rest), 0, b""
+    own, length, attributes = _pairs(rest), 0, b""
     family: int = socket.AF_INET
     if to != "default":
         text, _, prefix = to.partition("/")
         family, address = _address(text)
         length = int(prefix or 8 * len(address))
-        found = _attribute(1, address) if length else b""
+        attributes = _attribute(1, address) if length else b""
     scope = HOST_SCOPE if kind == TYPES["local"] else 0
     if not kind and "via" not in own and family == socket.AF_INET:
         scope = LINK_SCOPE
     table, protocol = int(own.pop("table", MAIN)), int(own.pop("protocol", BOOT))
     if "via" in own:
         family, address = _address(own.pop("via"))
-        found += _attribute(5, address)
+        attributes += _attribute(5, address)
     if "dev" in own:
-        found += _attribute(4, port(own.pop("dev")))
+        attributes += _attribute(4, port(own.pop("dev")))
     if "metric" in own:
-        found += _attribute(6, int(own.pop("metric")))
+        attributes += _attribute(6, int(own.pop("metric")))
     is_deleted = verb == "del"
     if own or table > MAIN or (is_deleted and family == socket.AF_INET6):
         raise Unknown
     protocol, scope = (0, NO_SCOPE) if is_deleted else (protocol, scope)
     kind = kind or UNICAST * (not is_deleted)
     head = struct.pack("=BBBBBBBBI", family, length, 0, 0, table, protocol, scope, kind, 0)
-    return NEWROUTE + is_deleted, VERBS[verb], head + found
+    return NEWROUTE + is_deleted, VERBS[verb], head + attributes
 
 
 def _handle(text: str) -> int:
@@ -277,13 +277,13 @@ def _netem(options: list[str]) -> bytes:
     if own.keys() - {"limit", "loss", "delay", "rate", "seed"}:
         raise Unknown
     loss = round(float(own.get("loss", "0%").removesuffix("%")) / 100 * WHOLE)
-    found = struct.pack("=4xIIII4x", int(own.get("limit", 1000)), loss, 0, 0)
-    found += _attribute(10, struct.pack("=q", round(_number(own.get("delay", "0s"), NS))))
+    encoded = struct.pack("=4xIIII4x", int(own.get("limit", 1000)), loss, 0, 0)
+    encoded += _attribute(10, struct.pack("=q", round(_number(own.get("delay", "0s"), NS))))
     if "rate" in own:
-        found += _attribute(6, struct.pack("=I12x", int(_number(own["rate"], BITS) / 8)))
+        encoded += _attribute(6, struct.pack("=I12x", int(_number(own["rate"], BITS) / 8)))
     if "seed" in own:
-        found += _attribute(14, struct.pack("=Q", int(own["seed"])))
-    return found
+        encoded += _attribute(14, struct.pack("=Q", int(own["seed"])))
+    return encoded
 
 
 def _filter(verb: str, words: list[str]) -> Message:

@@ -131,7 +131,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
 
         switch_on(namespaces, run["noise"], run["seed"])
     agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
-    agents.has_ipv6 = any(one.ipv6 for one in inventory.networks.values())
+    agents.has_ipv6 = any(subnet.ipv6 for subnet in inventory.networks.values())
     if is_typed:
         agents.typed = {JOB: _hand(run, agents)}
     if own_kernel:

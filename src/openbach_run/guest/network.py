@@ -365,7 +365,7 @@ def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
         return
     for name in ("lo", *ports):
         off = ("accept_dad", "accept_ra", "disable_ipv6")
-        _set({f"net/ipv6/conf/{name}/{one}": "0" for one in off}, host.name, typed)
+        _set({f"net/ipv6/conf/{name}/{setting}": "0" for setting in off}, host.name, typed)
     _set({"net/ipv6/conf/all/forwarding": str(int(host.forwarding))}, host.name, typed)
 
 

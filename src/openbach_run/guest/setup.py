@@ -46,7 +46,7 @@ def set_up(
     pairs = sorted(set(_started([run["scenario"], *run["sub_scenarios"].values()])))
     for entity, name in pairs:
         job = jobs.get(name)
-        host = next((one for one in inventory.hosts if one.entity == entity), None)
+        host = next((host for host in inventory.hosts if host.entity == entity), None)
         if job is not None and host is not None and job.setup:
             with in_place(places[host.name]):
                 # Once for each host, though several of its jobs may have a playbook.

@@ -96,7 +96,9 @@ class Terminals:
         code = 1
         try:
             os.setsid()
-            _Server({one.name: one for one in self.agents.namespaces.values()}).serve()
+            _Server(
+                {namespace.name: namespace for namespace in self.agents.namespaces.values()}
+            ).serve()
             code = 0
         except BaseException:
             import traceback
@@ -146,7 +148,7 @@ class _Server:
         """Serve all terminals until the engine ends them."""
         while True:
             self.pace.tick()
-            shown = {one.terminal: key for key, one in self.sessions.items()}
+            shown = {session.terminal: key for key, session in self.sessions.items()}
             for terminal in select.select([*shown], [], [], TICK_S)[0]:
                 self._show(shown[terminal])
             for name in sorted(os.listdir(IN)):

@@ -96,7 +96,7 @@ def named(value: str) -> str:
     `quic_split vpn.cc=bbr` is `QUIC split (ends TCP), vpn.cc=bbr`.
     """
     first, *more = value.split(" ")
-    if more and all("=" in one for one in more):
+    if more and all("=" in setting for setting in more):
         return named(first) + "".join(map(_setting, more))
     as_given = value.replace("_", " ") if re.fullmatch(r"\w+", value) else value
     return NAMES.get(value) or _titles().get(value, as_given)
@@ -124,13 +124,13 @@ def unusual(values: Mapping[str, str]) -> dict[str, str]:
 @cache
 def _titles() -> dict[str, str]:
     """Return the titles of the VPNs and congestion controls, by name."""
-    found = {}
+    titles = {}
     for kind in DESCRIBED:
         for name, folder in Catalog.beside_ours([]).all(kind).items():
             title = description(folder).get("title")
             if isinstance(title, str):
-                found[name] = title
-    return found
+                titles[name] = title
+    return titles
 
 
 def argument(name: str) -> str:
@@ -164,14 +164,14 @@ def value_of(name: str, value: str) -> str:
 
 def _buffer(value: str) -> str:
     """Return the size of a buffer in words: `2 bandwidth-delay products`, `64 kB`."""
-    found = re.fullmatch(r"([0-9.]+)(BDP|kB|MB|B|p)?", value)
-    if found is None:
+    parts = re.fullmatch(r"([0-9.]+)(BDP|kB|MB|B|p)?", value)
+    if parts is None:
         return named(value)
     words = {"BDP": "bandwidth-delay product", "p": "packet", None: "bandwidth-delay product"}.get(
-        found[2], found[2]
+        parts[2], parts[2]
     )
-    return f"{found[1]} {words}" + (
-        "s" if found[2] in ("BDP", "p", None) and float(found[1]) > 1 else ""
+    return f"{parts[1]} {words}" + (
+        "s" if parts[2] in ("BDP", "p", None) and float(parts[1]) > 1 else ""
     )
 
 
@@ -305,11 +305,11 @@ def decimals(value: float) -> int:
 
 
 def figure(
-    found: Estimate | None, places: int | None = None, factor: float = 1.0, *, tail: bool = False
+    measured: Estimate | None, places: int | None = None, factor: float = 1.0, *, tail: bool = False
 ) -> str:
     """Return median and interval, with four digits or so many places: `28.50 [28.41–28.77]`."""
-    digits = decimals(found.median * factor) if found and places is None else places or 0
-    return in_text(found, lambda value: _plain(value * factor, digits), tail=tail)
+    digits = decimals(measured.median * factor) if measured and places is None else places or 0
+    return in_text(measured, lambda value: _plain(value * factor, digits), tail=tail)
 
 
 def _plain(value: float, digits: int) -> str:

@@ -176,9 +176,11 @@ def _keep(name: str, unit: Unit, tell: int) -> int:
         state.write_text(f"{os.getpid()} {started[-1].pid if started else 0}\n")
         # The first program of these types ends when the service is there; of all others it is the
         # service.
-        for one in started if has_starter else ():
-            if one.wait():
-                raise Refused(f"{shlex.join(map(str, one.args))}: exit code {one.returncode}")  # type: ignore[arg-type]
+        for process in started if has_starter else ():
+            if process.wait():
+                raise Refused(
+                    f"{shlex.join(map(str, process.args))}: exit code {process.returncode}"
+                )  # type: ignore[arg-type]
         _execute(unit, "ExecStartPost", name, {})
     except (Refused, OSError) as error:
         os.write(tell, str(error).encode())
