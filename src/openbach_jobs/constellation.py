@@ -140,7 +140,7 @@ class Constellation(Model):
         return math.sqrt(GRAVITY_KM3_PER_S2 / self.orbit_km**3)
 
     def phase_rad(self, satellite: Satellite) -> float:
-        """Argument of latitude at 0 s."""
+        """Return the argument of latitude at 0 s."""
         return (
             math.tau
             * (satellite.number + satellite.plane * self.phasing / self.planes)
@@ -257,7 +257,7 @@ Vector = tuple[float, float, float]
 
 
 def _places(parameters: Constellation, time_s: float) -> tuple[Vector, Vector]:
-    """Terminal and gateway as unit vectors."""
+    """Return terminal and gateway as unit vectors."""
     turned = EARTH_TURNS_RAD_PER_S * time_s
 
     def place(latitude_deg: float, longitude_deg: float) -> Vector:

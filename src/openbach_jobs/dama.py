@@ -18,7 +18,7 @@ from openbach_jobs.netem import Value, number_from, one_of
 
 NONE = "none"
 SYMBOLS = {True: 536, False: 1616}
-"""Of a short and a long burst."""
+"""Symbols of a burst, by whether it is a short one."""
 SHORT = {3: 38, 4: 59, 5: 85, 6: 96, 7: 108, 8: 115, 9: 130, 10: 144, 11: 175, 12: 194}
 LONG = {13: 123, 14: 188, 15: 264, 16: 298, 17: 333, 18: 355, 19: 400, 20: 444, 21: 539, 22: 599}
 WAVEFORMS = {**SHORT, **LONG}
@@ -27,12 +27,12 @@ ALGORITHMS = ("opensand", "opensand_8_2", "sns3")
 RANDOM_ACCESS = ("dedicated", "aloha", "crdsa")
 """How a terminal sends its first request. The places in both are the kernel's numbers."""
 RING = 511
-"""Superframes that a request or a grant takes at most, less one: the kernel's memory of them."""
+"""Superframes after which the kernel forgets a request or a grant, less one."""
 MOST_TERMINALS = 1024
 PHASES = 5
-"""How many phases the cycle of requests begins at, by the seeds of runs."""
+"""Number of phases at which the cycle of requests may begin, by the seed of a run."""
 HEADER_BYTES = 4
-"""RLE, of a packet that is cut, without a label."""
+"""Header of RLE of a packet that is cut, without a label, in bytes."""
 
 
 def _whole(least: int, most: int, right: str) -> Callable[[str], int]:
@@ -104,7 +104,7 @@ VALUES = {
 }
 """The values of the access `dama`, in the order in which they are shown."""
 checked = partial(netem.checked_value, VALUES, "dama.")
-"""Returns the text of a value that is right, of its name and that text. Raises ValueError."""
+"""Return a value's text if it is right; takes name and text. Raises ValueError."""
 SHARE = {
     **{name: VALUES[name] for name in ("cra", "rbdc", "vbdc_bytes")},
     "weight": Value(
@@ -113,12 +113,12 @@ SHARE = {
         "of its requests for a rate where there is too little, and of free capacity",
     ),
 }
-"""What a terminal may have of its own. The others of a link have its cra, rbdc and vbdc_bytes."""
+"""Values that a terminal may have of its own. Where it has none, those of the link count."""
 TOGETHER = {
     "ra_": ("random_access", "dedicated"),
     "simulated_": ("simulated", "0"),
 }
-"""Beginnings of names → a value, and its text that leaves these without effect."""
+"""Beginning of names → the value, and the text of it, with which they have no effect."""
 TEXT = re.compile(r"\w+=[\w.]+(;\w+=[\w.]+)*")
 
 
@@ -131,7 +131,7 @@ class Share(NamedTuple):
     weight: int
 
     def line(self, number: int, address: str) -> str:
-        """Return what the kernel is told of a terminal with this link-layer address."""
+        """Return the line by which the kernel learns a terminal with this link-layer address."""
         words = " ".join(f"{name}={value}" for name, value in self._asdict().items())
         return f"terminal {number} address={int(address.replace(':', ''), 16)} {words}"
 
@@ -189,7 +189,7 @@ class Access:
     def line(
         self, delay_ms: float, terminals: int, queue: Mapping[str, int], seed: int, simulated: int
     ) -> str:
-        """Return what the kernel is told."""
+        """Return the line of the access that the kernel reads."""
         numbers = {
             "superframe_us": self.superframe_us,
             "delay_us": round(delay_ms * 1000),
@@ -319,7 +319,7 @@ def split(text: str) -> dict[str, str]:
 
 
 def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[str, str]:
-    """The text of each of VALUES: the given one, else the satellite's, else the default.
+    """Return the text of each of VALUES: the given one, else the satellite's, else the default.
 
     Raises ValueError, also for a given value that has no effect beside the others.
     """
@@ -334,7 +334,7 @@ def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[
 
 
 def read(texts: Mapping[str, str], delay_ms: float | None) -> Access:
-    """The values as numbers, checked together. Raises ValueError."""
+    """Return the values as numbers, checked together. Raises ValueError."""
     access = Access({name: VALUES[name].read(checked(name, text)) for name, text in texts.items()})
     if not any(access[name] for name in ("cra", "rbdc", "vbdc_bytes", "fca")):
         raise ValueError("one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca is above 0")

@@ -34,23 +34,23 @@ NONE = "none"
 ACM = "acm"
 ALL = "all"
 FAIR = ("bytes", "time")
-"""What terminals of a class get equal amounts of; the places are the kernel's numbers."""
+"""Measures of fairness among terminals of a class; their places are the kernel's numbers."""
 LABELS = ("0", "3", "6")
 MOST_TERMINALS = 1024
 MOST_ROWS = 400_000
-"""Of a file: each makes at most two changes, of which the kernel takes a million."""
+"""Limit of a file's rows: each makes at most two changes, and the kernel takes a million."""
 BBHEADER_BYTES, PLHEADER_SYMBOLS = 10, 90
 FECFRAME_BITS = 64_800
 BITS = {"QPSK": 2, "8PSK": 3, "16APSK": 4, "32APSK": 5}
-"""Of a symbol."""
+"""Bits of a symbol, by modulation."""
 BCH_BITS = {
     "1/4": 16_008, "1/3": 21_408, "2/5": 25_728, "1/2": 32_208, "3/5": 38_688, "2/3": 43_040,
     "3/4": 48_408, "4/5": 51_648, "5/6": 53_840, "8/9": 57_472, "9/10": 58_192,
 }  # fmt: skip
-"""Of a BBFRAME by code rate: ETSI EN 302 307-1, table 5a."""
+"""Bits of a BBFRAME, by code rate: ETSI EN 302 307-1, table 5a."""
 WHOLE_BYTES, START_BYTES, END_BYTES = 4, 7, 7
-"""GSE's header of a whole packet and of the first part of one that is cut, without a label; header
-and check of its last part."""
+"""Bytes that GSE adds without a label: to a whole packet, to the first part of a cut one, and to
+the last part with the check."""
 RECEIVES, SENDS = 0, 1
 """Kinds of changes: the kernel's numbers."""
 
@@ -117,7 +117,7 @@ MODCODS = (
 the kernel's numbers."""
 SLUGS = {modcod.slug: modcod for modcod in MODCODS}
 SILENT = len(MODCODS)
-"""In place of a MODCOD's number: nothing is sent to the terminal."""
+"""Number in place of a MODCOD's where nothing is sent to the terminal."""
 
 
 def best(es_n0_db: float) -> Modcod | None:
@@ -154,7 +154,7 @@ def _es_n0s(text: str) -> tuple[float, ...]:
 
 
 def _modcods(text: str) -> tuple[Modcod, ...] | None:
-    """The MODCODs of the terminals; None: as ACM chooses them."""
+    """Return the MODCODs of the terminals; None: as ACM chooses them."""
     if text == ACM:
         return None
     for name in text.split("/"):
@@ -190,11 +190,11 @@ VALUES = {
 }
 """The values of the forward link, in the order in which they are shown."""
 checked = partial(netem.checked_value, VALUES, "forward.")
-"""Returns the text of a value that is right, of its name and that text. Raises ValueError."""
+"""Return a value's text if it is right; takes name and text. Raises ValueError."""
 OF_ACM = ("loop_ms", "margin_db", "hysteresis_db")
 TEXT = re.compile(r"\w+=[\w./-]+(;\w+=[\w./-]+)*")
 IN_FILE = "forward_"
-"""The beginning of their names in a satellite's file."""
+"""Prefix of these values' names in a satellite's file."""
 
 
 class Change(NamedTuple):
@@ -203,24 +203,24 @@ class Change(NamedTuple):
     time_us: int
     terminal: int
     kind: int
-    """RECEIVES or SENDS."""
+    """Kind of the change: RECEIVES or SENDS."""
     value: int
     """The MODCODs that the terminal receives, as bits, or the number of the one that is sent."""
 
 
 Rows = Sequence[tuple[float, str, float]]
-"""Time in s, terminal or ALL, Es/N0 in dB."""
+"""Rows of a file of Es/N0: time in s, terminal or ALL, Es/N0 in dB."""
 
 
 class Forward:
     """The values of a link, as numbers by name."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        """Take the numbers."""
+        """Take the values' numbers."""
         self._values = values
 
     def __getitem__(self, name: str) -> Any:
-        """Return a value."""
+        """Return the value of this name."""
         return self._values[name]
 
     def es_n0_db(self, terminal: int) -> float:
@@ -304,7 +304,7 @@ class Forward:
         ]
 
     def line(self, terminals: int, queue: Mapping[str, int], changes: int) -> str:
-        """Return the values that the kernel is told."""
+        """Return the line of the link's values that the kernel reads."""
         numbers = {
             "symbol_rate": round(self["symbols"]),
             "label_bytes": int(self["label_bytes"]),
@@ -325,7 +325,7 @@ def _number_of(modcod: Modcod | None) -> int:
 
 
 def _received(es_n0_db: float) -> int:
-    """The MODCODs that need no more than this Es/N0, as bits."""
+    """Return the MODCODs that need no more than this Es/N0, as bits."""
     return sum(1 << n for n, modcod in enumerate(MODCODS) if modcod.es_n0_db <= es_n0_db)
 
 
@@ -338,7 +338,7 @@ def _without_repeats(changes: Mapping[int, int]) -> Iterable[tuple[int, int]]:
 
 
 def _by_terminal(rows: Rows, terminals: int) -> list[list[tuple[float, float]]]:
-    """The time and Es/N0 of each terminal's rows, in their order."""
+    """Return time and Es/N0 of each terminal's rows, in their order."""
     by_terminal: list[list[tuple[float, float]]] = [[] for _ in range(terminals)]
     for time_s, terminal, es_n0_db in sorted(rows, key=lambda row: row[0]):
         for number in range(terminals) if terminal == ALL else [int(terminal)]:
@@ -350,7 +350,7 @@ def _by_terminal(rows: Rows, terminals: int) -> list[list[tuple[float, float]]]:
 def _from_the_beginning(
     clear_sky_db: float, rows: Iterable[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """The Es/N0 over time; of several at the same time the last one counts."""
+    """Return the Es/N0 over time; of several at the same time the last one counts."""
     return list({0.0: clear_sky_db, **dict(rows)}.items())
 
 

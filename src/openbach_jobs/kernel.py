@@ -16,7 +16,7 @@ from openbach_jobs.command import run
 
 DEVICE = "qdisc replace dev lo"
 SEED = "seed"
-"""The piece that is not the kernel's but tc's: a seed of netem's losses."""
+"""Name of the piece that is tc's and not the kernel's: a seed of netem's losses."""
 PIECES = {
     "ifb": ("ifb", "ip link add try_ifb type ifb"),
     "tbf": ("sch_tbf", f"tc {DEVICE} root tbf rate 1mbit burst 1540 limit 3000"),

@@ -47,7 +47,7 @@ OTHER_UNITS = {
     "loss": "loss_pct: 1 is one packet in a hundred",
     "loss_ratio": "loss_pct: multiply by 100",
 }
-"""Headings that are understood but not taken, in lower case, and what to do with their numbers."""
+"""Headings in other units, in lower case → the right heading, and how to convert their numbers."""
 UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
 """The last parts of names that are units."""
 MOST_RATE_BPS = 1e9
@@ -69,7 +69,7 @@ class LinkFileError(ValueError):
     def __init__(
         self, path: str | os.PathLike[str], text: str, line: int = 0, column: str = ""
     ) -> None:
-        """Say what is wrong, with the file, and the line and column if there is one."""
+        """Make the text of the error: file, line and column if there is one, and what is wrong."""
         place = (f", line {line}" if line else "") + (f", column {column}" if column else "")
         super().__init__(f"{os.fspath(path)}{place}: {text}")
 
@@ -133,7 +133,7 @@ class Summary(NamedTuple):
 
     @property
     def first_rate_bps(self) -> float:
-        """First rate above 0 of the forward direction; 0 if it has none."""
+        """Return the first rate above 0 of the forward direction; 0 if it has none."""
         return self.forward.first_rate_bps
 
 
@@ -311,7 +311,7 @@ def _each(choose: Callable[[float, float], float], state: State, other: State) -
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """`did you mean x? `, or nothing; with its unit where the name has another one, or none."""
+    """Return `did you mean x? `, or ""; with its unit where the name has another one, or none."""
     from difflib import (
         get_close_matches,
     )  # not above: a run whose files are right has no use for it

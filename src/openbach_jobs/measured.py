@@ -26,11 +26,11 @@ SECONDS, EXIT_CODE = "seconds", "exit_code"
 FORM = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(?:@([1-9][0-9]{0,3}))?(\??)=(.+)", re.DOTALL)
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 OF_A_STATISTIC = ("timestamp", "suffix", "metadatas")
-"""Names of collect_agent's own arguments."""
+"""Names that no column may have: the arguments of collect_agent itself."""
 MOST_CHARACTERS = 500
 MOST_NUMBERS = 10_000
 UNLIKE_PCRE = re.compile(r"\(\?[a-zA-Z]*[aLux]|\(\?#|\[\[:|\\[uUN]")
-"""What Python and PCRE take for different things."""
+"""Pattern of what Python and PCRE read differently."""
 FOUND, NOT_FOUND = 0, 1
 NOWHERE = -1
 

@@ -23,7 +23,7 @@ from http.client import HTTPSConnection
 UDP, DOT, DOH = "udp", "dot", "doh"
 PORTS = {UDP: 53, DOT: 853, DOH: 443}
 NAME = "www.openbach.test"
-"""RFC 6761 keeps `test` for such names."""
+"""Name that is looked up; RFC 6761 keeps `test` for such names."""
 PATH, MEDIA_TYPE = "/dns-query", "application/dns-message"
 AGAIN_S, TRIES = 5.0, 4
 MOST_BYTES = 65535
@@ -38,7 +38,7 @@ Ask = Callable[[bytes], bytes]
 
 
 class LookupFailed(OSError):
-    """There is no answer with an address; the text says what there is."""
+    """Error of a lookup without an address in the answer; the text says what came instead."""
 
 
 def question_of(name: str, is_ipv6: bool, number: int) -> bytes:

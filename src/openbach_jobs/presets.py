@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from openbach_jobs.reconfigurations import Reconfigurations
 
 PRESET, SAME, NONE = "preset", "same", "none"
-"""In place of a value: the preset's, that of the forward direction, and none."""
+"""Words in place of a value: as the preset has it, as the forward direction has it, and none."""
 ASSIGNED, DAMA = "assigned", "dama"
-"""How a terminal gets capacity of the return link: a rate of its own, or what it asks for."""
+"""Ways to capacity of the return link: a rate of each terminal's own, or what it asks for."""
 RATE, DVBS2 = "rate", "dvbs2"
-"""What the forward link is: a rate that all share, or frames with a MODCOD for each terminal."""
+"""Kinds of forward link: a rate that all share, or frames with a MODCOD for each terminal."""
 NETEM, NETEM_GRO = BEFORE_RATE = ("netem", "netem_gro")
 """Queues with loss and delay in them, before the rate; with the second one packets of TCP are put
 together."""
@@ -60,20 +60,20 @@ DEFAULTS = {
     "forward": RATE,
     "forward_values": NONE,
 }
-"""The values of a link, and what a preset need not give."""
+"""Values of a link where neither the command nor the preset gives one."""
 FORWARD = {"return_rate": "rate", "return_loss": "loss"}
 BUFFERS = ("buffer", "buffer_bdp", "buffer_bytes")
 BURSTS = ("burst_packets", "burst_ms")
-"""Two ways to say how long a loss is; one of them is NONE."""
+"""Length of a loss, in packets or in ms; one of the two is NONE."""
 BY_FILE = ("rate", "return_rate", "delay_ms")
-"""What a link file has in place of a value."""
+"""Values that a link file has in place of the preset."""
 UNSET = {
     **dict.fromkeys((*BY_FILE, *BURSTS, "buffer", "buffer_bdp"), (PRESET, NONE)),
     "buffer_bytes": ("0",),
     "dama_values": (PRESET, NONE),
     "forward_values": (PRESET, NONE),
 }
-"""Texts that leave a value to the preset, where this is not PRESET alone."""
+"""Value → texts that leave it to the preset, where that is not PRESET alone."""
 CHOICES = {
     "reorder": ("no", "yes"),
     "queue": ("fifo", "codel", "fq_codel", "cake", *BEFORE_RATE),
@@ -91,8 +91,8 @@ CONSTELLATION: dict[str, Callable[[str], Any]] = {
 """Parameters of a constellation and their types; a preset has its rate as `rate`."""
 FOLDER = data_folder("satellites")
 LEAST_BPS, MOST_BPS = 32e3, link_file.MOST_RATE_BPS
-"""What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf
-is not exact enough."""
+"""Rates of a link in bit/s whose packets can be proved right. Below, the bucket delays packets more
+than is tolerated; above, tbf is not exact enough."""
 BUFFER = re.compile(r"([0-9]*\.?[0-9]+)(BDP|B|kB|MB|p)")
 BUFFER_UNITS = {
     "BDP": ("BDP", 1.0),
@@ -110,7 +110,7 @@ class PresetError(ValueError):
 
 
 class Buffer(NamedTuple):
-    """The bottleneck's: so many "BDP", "bytes" or "packets"."""
+    """Buffer of the bottleneck: so many "BDP", "bytes" or "packets"."""
 
     size: float
     unit: str
@@ -127,10 +127,10 @@ class Preset(NamedTuple):
     constellation: Constellation | None = None
     link_file: Path | None = None
     dama: Mapping[str, str] = MappingProxyType({})
-    """Of a return link that has to be asked for (`access: dama`): its values of dama.py."""
+    """Values of dama.py, of a return link that has to be asked for (`access: dama`)."""
     reconfigurations: Reconfigurations | None = None
     forward: Mapping[str, str] = MappingProxyType({})
-    """Of a forward link in frames (`forward: dvbs2`): its values of dvbs2.py."""
+    """Values of dvbs2.py, of a forward link in frames (`forward: dvbs2`)."""
 
 
 # Values
@@ -161,7 +161,7 @@ def jitter_ms(text: str) -> float:
 
 
 def buffer(text: str) -> Buffer:
-    """`1.5BDP`, `150kB` or `150000B`, `100p` (packets). Raises ValueError."""
+    """Return a buffer: `1.5BDP`, `150kB`, `150000B`, `100p` (packets). Raises ValueError."""
     if not (parts := BUFFER.fullmatch(text)):
         raise ValueError(f"{text!r} is not a buffer like 1BDP, 150kB, 2MB, 9000B or 100p (packets)")
     unit, factor = BUFFER_UNITS[parts[2]]
@@ -271,7 +271,7 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
 
 
 def _check_access(texts: Mapping[str, str], own: Mapping[str, str], preset: Preset) -> None:
-    """Raises ValueError for values that do not go together with the way to capacity."""
+    """Check that values fit the way to capacity. Raises ValueError."""
     if texts["access"] != DAMA:
         if "dama_values" in own:
             raise ValueError(
@@ -297,7 +297,7 @@ def _check_access(texts: Mapping[str, str], own: Mapping[str, str], preset: Pres
 
 
 def access_of(texts: Mapping[str, str], preset: Preset) -> dama.Access:
-    """The values of a link whose capacity has to be asked for. Raises ValueError."""
+    """Return the values of a link whose capacity has to be asked for. Raises ValueError."""
     from openbach_jobs import dama
 
     values = dama.in_force(dama.split(texts["dama_values"]), preset.dama)
@@ -442,7 +442,7 @@ def read(path: Path) -> Preset:
 
 
 def _reconfigurations() -> dict[str, Callable[[str], Any]]:
-    """Parameters of reconfigurations and their types."""
+    """Return the parameters of reconfigurations and their types."""
     # Not above: a link without them has no use for the module.
     from openbach_jobs.reconfigurations import Reconfigurations
 
@@ -452,7 +452,7 @@ def _reconfigurations() -> dict[str, Callable[[str], Any]]:
 
 
 def _with_grid(grid: dict[str, Any], over: Constellation | None) -> Reconfigurations:
-    """Reconfigurations; over a constellation they are at its handovers.
+    """Return reconfigurations; over a constellation they are at its handovers.
 
     Raises ValueError.
     """

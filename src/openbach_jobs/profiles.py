@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the folders of congestion-controls (README.md there): one a transport profile."""
+"""Read the folders of congestion-controls (README.md there): one a transport profile."""
 
 from __future__ import annotations
 

@@ -87,15 +87,15 @@ class ScenarioStatus(StrEnum):
 
 
 class LaunchRefused(Exception):
-    """An agent did not accept a job; the text says why."""
+    """Refusal of a job by an agent; the text says why."""
 
 
 class FunctionFailed(Exception):
-    """A function could not be carried out: it ends in Error, and its failure policy decides."""
+    """Failure of a function, which ends in Error: its failure policy decides what follows."""
 
 
 class CannotGoOn(Exception):
-    """The run would hang or do nothing sensible: it ends as Finished Ko, whatever on_fail says."""
+    """End of a run that would hang or do nothing sensible: Finished Ko, whatever on_fail says."""
 
 
 class Function(NamedTuple):
@@ -176,7 +176,7 @@ Bind = Callable[["Job", dict[str, Any], dict[str, str], Callable[[list[int]], in
 
 
 class FunctionInstance:
-    """One execution of a function; a retry is another one."""
+    """Execution of a function; each retry is another one."""
 
     def __init__(self, function: Function, wait_us: int, retries_left: int | None) -> None:
         self.function, self.wait_us = function, wait_us
@@ -211,7 +211,7 @@ class ScenarioInstance:
 
 
 class Director:
-    """Runs one scenario. `observe` is told each event as it happens: {"t_s", "event", …}."""
+    """Director of one scenario. `observe` gets each event as it happens: {"t_s", "event", …}."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class Director:
         return root.status
 
     def fail_after_its_stop(self, job: JobInstance) -> ScenarioStatus:
-        """Fail for a job that found, as it was stopped, that what it measured is wrong.
+        """Fail for a job that, when it was stopped, saw that its measurement is wrong.
 
         Return the scenario's status then. On a platform such a job is Stopped, and its log says it.
         """
@@ -340,7 +340,7 @@ class Director:
         return run
 
     def _look_at(self, run: ScenarioInstance) -> None:
-        """One pass over a scenario instance: what failed, what can start, whether it is over."""
+        """Look once at a scenario instance: what failed, what can start, whether it is over."""
         if run.ended:
             return
         failed = (row for row in run.rows if row.status is FunctionStatus.ERROR)
@@ -631,7 +631,7 @@ def substitute(text: str, values: dict[str, str]) -> str:
 
 
 def _us(seconds: float | str, values: dict[str, str]) -> int:
-    """A time of a scenario, which may be a placeholder, in microseconds. Raises FunctionFailed."""
+    """Return a scenario's time in µs; it may be a placeholder. Raises FunctionFailed."""
     text = substitute(seconds, values) if isinstance(seconds, str) else seconds
     try:
         return max(0, round(float(text) * SECOND_US))

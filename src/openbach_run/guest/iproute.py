@@ -23,34 +23,34 @@ REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
 REPLACE, EXCL, CREATE = 0x100, 0x200, 0x400
 VERBS = {"add": CREATE | EXCL, "replace": CREATE | REPLACE, "change": REPLACE, "del": 0}
 NEWLINK, NEWADDR, NEWROUTE, NEWNEIGH, NEWQDISC, NEWTFILTER = 16, 20, 24, 28, 36, 44
-"""The kernel's messages; that which deletes has the next number."""
+"""Numbers of the kernel's messages; the one that deletes has the next number."""
 GETQDISC, DONE = 38, 3
 UP = 1
 TYPES = {"local": 2, "blackhole": 6, "unreachable": 7, "prohibit": 8}
-"""Of routes, beside that of packets to one host."""
+"""Types of routes, beside UNICAST, by the word of `ip`."""
 UNICAST, MAIN, BOOT, LINK_SCOPE, HOST_SCOPE, NO_SCOPE = 1, 254, 3, 253, 254, 255
 PERMANENT, NO_DAD, ETHERNET = 0x80, 2, 1
 ROOT, CLSACT, ANY_PROTOCOL = 0xFFFFFFFF, 0xFFFFFFF1, 0x0300
 HOOKS = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}
 REDIRECT, STOLEN = {"egress": 1, "ingress": 3}, 4
 WHOLE = 0xFFFFFFFF
-"""What 100 % are to netem."""
+"""Number that means 100 % to netem."""
 NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 BITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3, "bit": 1.0}
 COUNTERS = ("tc", "-s", "-j", "qdisc", "show")
 QUEUE = ("qlen", "backlog", "drops", "requeues", "overlimits")
-"""struct gnet_stats_queue of linux/gen_stats.h."""
+"""Fields of struct gnet_stats_queue of linux/gen_stats.h."""
 MIRRED = ["matchall", "action", "mirred"]
 NAMESPACES = "/run/netns"
 BUFFER_BYTES = 1 << 16
 
 Message = tuple[int, int, bytes]
-"""Kind, flags and content."""
+"""Message to the kernel: its kind, flags and content."""
 Ended = subprocess.CompletedProcess[str]
 
 
 class Unknown(Exception):
-    """A line that the program is to be started for."""
+    """Raised for a line that only the program itself can do."""
 
 
 def done(words: Sequence[str], text: str | None) -> Ended | None:
@@ -144,7 +144,7 @@ PORT: dict[str, tuple[int, Callable[[str], bytes | int | str]]] = {
     "address": (1, _hardware), "name": (3, str), "mtu": (4, int), "master": (10, port),
     "alias": (20, str.encode), "netns": (28, _namespace),
 }  # fmt: skip
-"""Attributes of an interface."""
+"""Word of `ip link` → number of the attribute, and how its value is encoded."""
 
 
 def _port(own: dict[str, str]) -> bytes:

@@ -23,30 +23,29 @@ if TYPE_CHECKING:
 
 RUN_DIRECTORY = "/run/openbach"
 STEP = "measured_command"
-"""The job whose commands have one directory on all hosts, and the hosts' names."""
+"""Name of the job whose commands share a directory on all hosts, and know the hosts' names."""
 LINK_FILES = "/run/link_files"
 TCP_MEMORY = "/proc/sys/net/ipv4/tcp_mem"
 HOSTS_MEMORY = 8  # memory of a host, in that of the guest
 MANY_HOSTS = 100
 DESCRIPTORS = 1 << 16
-"""Open files of the director with more hosts than these: it has some four of each host."""
+"""Limit of the director's open files with more hosts than MANY_HOSTS: it has four of each host."""
 BEGIN_NS = 10**9
-"""The begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation
-took. What differs in that (a module to load, an import) then moves no packet. On a kernel that runs
-for longer it begins at once."""
+"""Begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation took.
+What differs in the preparation (a module to load, an import) then moves no packet. A run whose
+kernel is older begins at once."""
 SECOND_NS = 10**9
 HOST_KERNEL = "native"
-"""The engine whose kernel is the host's: of that only what belongs to the run's namespaces is
-changed."""
+"""Name of the engine whose kernel is the host's, where a run changes only its own namespaces."""
 MODULES = "/opt/openbach-run/modules"
 CPU_MODEL = "cpu_model"
-"""The module of runs that use a profile of a CPU."""
+"""Module of runs that use a profile of a CPU."""
 FINIT_MODULE = 313  # the number of the system call
 READ_ALL, LOG_BYTES = 3, 1 << 18  # SYSLOG_ACTION_READ_ALL
 
 
 class ModuleRefused(Exception):
-    """The kernel does not take a module: the text names it and has the kernel's reason."""
+    """Refusal of a module by the kernel: the text names it and has the kernel's reason."""
 
 
 def main() -> int:

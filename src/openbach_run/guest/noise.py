@@ -10,7 +10,7 @@ from openbach_run.guest.network import Namespace, inside
 
 STATE = "/proc/net/host_noise"
 STEPS = 256
-"""Between the quantiles that the kernel has: STEPS_LOG there."""
+"""Number of steps between the quantiles that the kernel has: STEPS_LOG there."""
 US = 1000
 
 

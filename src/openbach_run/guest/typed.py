@@ -37,40 +37,40 @@ if TYPE_CHECKING:
     from openbach_run.topology.hosts import Host, Inventory
 
 JOB = "typed_commands"
-"""What the director knows them as: the name of no job that there is."""
+"""Name under which the director knows the commands; no job has it."""
 OUTPUT = "/run/openbach/output.jsonl"
 GIVEN, LEFT = "/run/openbach/given", "/run/openbach/left"
-"""Of the run's directory: the files that commands are given, and what they leave."""
+"""Directories of the run: files that commands are given, and files that they leave."""
 SHARED = "/home"
-"""The directory in which commands run. All hosts see the same: the files that were given, and what
-commands have changed."""
+"""Directory in which commands run. All hosts see the same: the given files, and what commands have
+changed."""
 CHANGES = "/run/typed"
-"""Where the changes are, which no host sees there."""
+"""Directory of the changes, which no host sees there."""
 JOBS = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"
 SHELL = "/bin/sh"
 ON_ANY_CPU = {"GODEBUG": "cpu.avx512vl=off"}
-"""For people's own programs in Go 1.26: with AVX-512 its garbage collector looks at the clock at
-other times (jobs/vpn/files/vpn_go_program.py)."""
+"""Environment of people's own programs in Go 1.26: with AVX-512 its garbage collector looks at the
+clock at other times (jobs/vpn/files/vpn_go_program.py)."""
 PATH = "/opt/openbach-run/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GRACE_US = 2_000_000
-"""From SIGTERM to SIGKILL for what still runs at the end."""
+"""Time from SIGTERM to SIGKILL for what still runs at the end."""
 READ_BYTES = 1 << 16
 CLOCK_MONOTONIC_COARSE = 6
 ORDERS = "/run/openbach/orders"
-"""Commands that come while the run goes on. N.json is the N-th one; N is there from the run's begin
-or the command before, and may be executed until N.json is there."""
+"""Directory of commands that come while the run goes on. N.json is the N-th one; the file N is
+there from the run's begin or the command before, and may be executed until N.json is there."""
 FACCESSAT2, AT_EMPTY_PATH = 439, 0x1000
 LOOKS = 800
-"""Looks for the next command, in which no time passes: the kernel lets time pass for a program that
-makes 2000 system calls without a sleep. The engine stops the guest at the first one, and lets it go
-on when the command is there."""
+"""Number of looks for the next command in which no time passes: the kernel lets time pass for a
+program that makes 2000 system calls without a sleep. The engine stops the guest at the first look,
+and lets it go on when the command is there."""
 STEPS = 500_000
-"""What Python counts between two looks: some ms, so that the engine has seconds of CPU time."""
+"""Count of Python between two looks: some ms, so that the engine has seconds of CPU time."""
 NOTHING = -1
-"""The number of no command."""
+"""Number that no command has."""
 FIRST_INSTANCE = 1000
-"""The job instance of the first command, if that is a job; a scenario has fewer."""
+"""Number of the first command's job instance, if that is a job; a scenario has fewer."""
 
 
 def make_shared() -> None:
@@ -195,7 +195,7 @@ class Running:
     ) -> None:
         self.number, self.pid, self.pidfd = number, pid, os.pidfd_open(pid)
         self.pipes = pipes
-        """Descriptor → 1 or 2."""
+        """Descriptor of a pipe → 1 for stdout, 2 for stderr."""
         self.directory, self.ended = directory, False
 
 
@@ -219,14 +219,14 @@ class Commands:
         )
         self.running: list[Running] = []
         self.awaited: list[Running] = []
-        """What has to end before the next one begins."""
+        """Commands that have to end before the next one begins."""
         self.lasting: list[Running] = []
-        """What still ran after the last one without `&`, and has been told to end."""
+        """Commands with `&` that ran on after the last one without, and were told to end."""
         self.over = False
         self.output = -1
 
     def begin(self) -> None:
-        """Start the first of them."""
+        """Start the first command."""
         # `open` would make calls that fail, and those cost time.
         self.output = os.open(OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._go_on()
@@ -284,7 +284,7 @@ class Commands:
         self.agents.go_on(self._stopping())
 
     def _stopping(self) -> Procedure:
-        """SIGTERM, then SIGKILL for what has not ended in time."""
+        """Send SIGTERM, then SIGKILL to what has not ended in time."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             # Some may have ended, which has yet to be noted.
             left = [

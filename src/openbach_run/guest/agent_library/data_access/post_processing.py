@@ -25,7 +25,7 @@ REFUSED = (
 )
 
 Curve = tuple[str, list[float], list[float]]
-"""Legend, seconds, values."""
+"""Curve: its legend, its times in s, its values."""
 
 
 class Statistics:
@@ -181,7 +181,7 @@ class Curves:
 
 
 _Plot = Curves
-"""As the jobs call it."""
+"""Name of Curves in OpenBACH's jobs."""
 
 
 def save(figure: Any, filename: str, use_pickle: bool = False, set_legend: bool = True) -> None:
