@@ -17,6 +17,7 @@ from openbach_run.progress import Reporter
 from openbach_run.report.cells import BASELINE, Campaigns, printable, read_campaigns
 from openbach_run.report.claims import Claim
 from openbach_run.report.runs_file import ENDING
+from openbach_run.report.words import with_titles
 from openbach_run.results.record import Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
 from openbach_run.results.run_archive import write_runs
@@ -143,7 +144,7 @@ def write_report(
     from openbach_run.report.write import write, write_first
 
     claims: list[Claim] = []
-    with Reporter(quiet) as reporter:
+    with Reporter(quiet) as reporter, with_titles(campaigns.titles):
         if first_page:
             write_first(campaigns, new)
         else:

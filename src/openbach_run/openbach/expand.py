@@ -71,7 +71,11 @@ def expand(path: Path) -> dict[str, Any]:
         name for texts in started for text in texts for name in placeholders(str(text))
     } | same.keys()
     constants = {name: item for name, item in content.get("constants", {}).items() if name in used}
-    arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
+    arguments = {
+        name: text if isinstance(text, str) else text["text"]
+        for name, text in content.get("arguments", {}).items()
+        if name in used
+    }
     addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
     if "steps" in content and source.files["sweep",] != source.files["steps",]:
         # Of the measurement that the steps replace.

@@ -226,6 +226,7 @@ def about(campaigns: Campaigns) -> dict[str, Any]:
     has the runs that were asked for and have no row.
     """
     orbits, not_run = [], []
+    titles = {name: title._asdict() for name, title in campaigns.titles.items()}
     for cell in campaigns.cells:
         orbit = cell.values.get("orbit", "")
         arguments = {k: v for k, v in cell.values.items() if k not in ("scenario", "orbit")}
@@ -238,6 +239,7 @@ def about(campaigns: Campaigns) -> dict[str, Any]:
     return {
         "commands": campaigns.commands,
         "plots": {name: asdict(plot) for name, plot in campaigns.plots.items()},
+        **({"titles": titles} if titles else {}),
         "rows": {"orbit": places(orbits)},
         "not_run": not_run,
     }
