@@ -310,14 +310,11 @@ def _each(choose: Callable[[float, float], float], state: State, other: State) -
     )
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """Return `did you mean x? `, or ""; with its unit where the name has another one, or none."""
-    from difflib import (
-        get_close_matches,
-    )  # not above: a run whose files are right has no use for it
+    from difflib import get_close_matches  # not above: most runs have no use for it
 
-    close = get_close_matches(name, list(known), 1)
-    if not close:
+    if not (close := get_close_matches(name, list(known), 1, likeness)):
         return ""
     given, meant = (word.lower().rpartition("_")[2] for word in (name, close[0]))
     unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)

@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from openbach_jobs.link_file import near
 from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.results import run_files, run_json
 from openbach_run.results.captures import (
     CAPTURE,

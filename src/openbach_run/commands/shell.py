@@ -9,10 +9,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from openbach_jobs.link_file import near
 from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.progress import shown_when_due
 from openbach_run.prompt.session import given_files
 from openbach_run.prompt.terminal import NoTestbed, Session, attach, chosen, known, live_testbed

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach.refusals import near
 from openbach_run.progress import shown_when_due
 from openbach_run.prompt.compare import (
     Verdict,

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
-from openbach_run.openbach.refusals import BadPlaceholder, near
+from openbach_run.openbach.refusals import BadPlaceholder
 from openbach_run.openbach.source import KEYS, Source, found, is_labels, read_source
 from openbach_run.openbach.steps import declared, with_steps
 from openbach_run.openbach.table_scenario import table_of
@@ -23,7 +24,8 @@ from openbach_run.openbach.values import leaves, placeholders, sole_placeholder
 from openbach_run.paths import INVENTORY
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.inventory import load_inventory
-from openbach_run.topology.references import listed, value_of
+from openbach_run.topology.mappings import listed
+from openbach_run.topology.references import value_of
 
 WAITS = ("launched", "finished", "after_s")
 ONLY_IF = "only_if"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from openbach_run.errors import InputError
 from openbach_run.openbach.shapes import check, schema_of
 from openbach_run.paths import SCENARIOS
-from openbach_run.topology.references import listed
+from openbach_run.topology.mappings import listed
 from openbach_run.yaml_files import read_texts
 
 SUFFIXES = (".yml", ".yaml")
