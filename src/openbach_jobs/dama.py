@@ -8,7 +8,6 @@ they mean; dama_qdisc.py tells the kernel. The host reads this file, too.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -119,7 +118,6 @@ TOGETHER = {
     "simulated_": ("simulated", "0"),
 }
 """Beginning of names → the value, and the text of it, with which they have no effect."""
-TEXT = re.compile(r"\w+=[\w.]+(;\w+=[\w.]+)*")
 
 
 class Share(NamedTuple):
@@ -309,13 +307,8 @@ def _share(given: Mapping[str, str], access: Access) -> Share:
     return Share(*numbers)
 
 
-def split(text: str) -> dict[str, str]:
-    """Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
-    if text == NONE:
-        return {}
-    if not TEXT.fullmatch(text):
-        raise ValueError(f"dama_values: {text!r} is not like cra=100k;rbdc=2M, or none")
-    return netem.named_texts(text, "dama.", VALUES)
+split = partial(netem.named_texts, VALUES, "dama", "cra=100k;rbdc=2M")
+"""Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
 
 
 def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[str, str]:

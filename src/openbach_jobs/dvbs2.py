@@ -21,7 +21,6 @@ from __future__ import annotations
 import csv
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -192,7 +191,6 @@ VALUES = {
 checked = partial(netem.checked_value, VALUES, "forward.")
 """Return a value's text if it is right; takes name and text. Raises ValueError."""
 OF_ACM = ("loop_ms", "margin_db", "hysteresis_db")
-TEXT = re.compile(r"\w+=[\w./-]+(;\w+=[\w./-]+)*")
 IN_FILE = "forward_"
 """Prefix of these values' names in a satellite's file."""
 
@@ -357,15 +355,8 @@ def _from_the_beginning(
 # Texts
 
 
-def split(text: str) -> dict[str, str]:
-    """Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
-    if text == NONE:
-        return {}
-    if not TEXT.fullmatch(text):
-        raise ValueError(
-            f"forward_values: {text!r} is not like symbols=20M;es_n0_db=14.5/2, or none"
-        )
-    return netem.named_texts(text, "forward.", VALUES)
+split = partial(netem.named_texts, VALUES, "forward", "symbols=20M;es_n0_db=14.5/2")
+"""Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
 
 
 def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ REAL_TIME_PACKETS = 10
 CLOCK = "OPENBACH_RUN_CLOCK"
 MASK64 = 2**64 - 1
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+NONE = "none"
+TEXTS = re.compile(r"\w+=[\w./-]+(;\w+=[\w./-]+)*")
 DIGITS = frozenset("0123456789.+-eE")
 """Characters of a number: Python takes digits of other scripts, underscores and blanks, too."""
 
@@ -66,20 +69,24 @@ def number(text: str, least: float, most: float, right: str) -> float:
     return value
 
 
-def named_texts(text: str, prefix: str, known: Collection[str]) -> dict[str, str]:
-    """Return the texts of `NAME=VALUE;NAME=VALUE` by name.
+def named_texts(known: Collection[str], kind: str, like: str, text: str) -> dict[str, str]:
+    """Return the texts of `NAME=VALUE;NAME=VALUE` by name; {} for `none`.
 
-    Raises ValueError for a name that is not known or there twice; it is shown behind `prefix`.
+    The text is the value of `KIND_values`. Raises ValueError for another text than one `like` this,
+    and for a name that is not known or there twice.
     """
+    if text == NONE:
+        return {}
+    if not TEXTS.fullmatch(text):
+        raise ValueError(f"{kind}_values: {text!r} is not like {like}, or none")
     texts: dict[str, str] = {}
     for part in text.split(";"):
         name, _, value = part.partition("=")
         if name not in known:
-            raise ValueError(
-                f"{prefix}{name}: there is no such value; there are {', '.join(known)}"
-            )
+            has = f"there are {', '.join(known)}"
+            raise ValueError(f"{kind}.{name}: there is no such value; {has}")
         if name in texts:
-            raise ValueError(f"{prefix}{name} is given twice")
+            raise ValueError(f"{kind}.{name} is given twice")
         texts[name] = value
     return texts
 

@@ -278,22 +278,30 @@ def _check_access(texts: Mapping[str, str], own: Mapping[str, str], preset: Pres
                 f"dama_values={own['dama_values']} has no effect with access={texts['access']}"
             )
         return
-    if preset.values.get("access") != DAMA:
-        raise ValueError(
-            "access=dama: this satellite says nothing of a return link that has to be asked for;"
-            " choose one whose file has access: dama, like geo_rcs2"
-        )
-    if texts["delay_ms"] == NONE or preset.reconfigurations:
-        raise ValueError(
-            "access=dama is of a link with one delay_ms, not of a link file, a constellation or"
-            " reconfigurations"
-        )
+    _check_satellite("access", texts, preset, "return link that has to be asked for", "geo_rcs2")
     if "return_rate" in own:
         raise ValueError(
             f"return_rate={own['return_rate']} has no effect with access=dama: give dama.cra,"
             " dama.rbdc, dama.vbdc_bytes or dama.fca, or access=assigned"
         )
     access_of(texts, preset)
+
+
+def _check_satellite(
+    name: str, texts: Mapping[str, str], preset: Preset, what: str, like: str
+) -> None:
+    """Check that the satellite can have such an access or forward link. Raises ValueError."""
+    kind = texts[name]
+    if preset.values.get(name) != kind:
+        raise ValueError(
+            f"{name}={kind}: this satellite says nothing of a {what}; choose one whose file has"
+            f" {name}: {kind}, like {like}"
+        )
+    if texts["delay_ms"] == NONE or preset.reconfigurations:
+        raise ValueError(
+            f"{name}={kind} is of a link with one delay_ms, not of a link file, a constellation or"
+            " reconfigurations"
+        )
 
 
 def access_of(texts: Mapping[str, str], preset: Preset) -> dama.Access:
@@ -313,16 +321,7 @@ def _check_forward(texts: Mapping[str, str], own: Mapping[str, str], preset: Pre
                     f"{name}={own[name]} has no effect with forward={texts['forward']}"
                 )
         return
-    if preset.values.get("forward") != DVBS2:
-        raise ValueError(
-            "forward=dvbs2: this satellite says nothing of a forward link in frames; choose one"
-            " whose file has forward: dvbs2, like geo_dvbs2"
-        )
-    if texts["delay_ms"] == NONE or preset.reconfigurations:
-        raise ValueError(
-            "forward=dvbs2 is of a link with one delay_ms, not of a link file, a constellation or"
-            " reconfigurations"
-        )
+    _check_satellite("forward", texts, preset, "forward link in frames", "geo_dvbs2")
     if "rate" in own:
         raise ValueError(
             f"rate={own['rate']} has no effect with forward=dvbs2: give forward.symbols and"
