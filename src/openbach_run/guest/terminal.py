@@ -97,9 +97,7 @@ class Terminals:
         code = 1
         try:
             os.setsid()
-            _Server(
-                {namespace.name: namespace for namespace in self.agents.namespaces.values()}
-            ).serve()
+            _Server({host.name: host for host in self.agents.namespaces.values()}).serve()
             code = 0
         except BaseException:
             import traceback

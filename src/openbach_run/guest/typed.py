@@ -210,8 +210,8 @@ class Commands:
 
     def __init__(self, entries: Sequence[Mapping[str, Any]] | None, agents: Agents) -> None:
         self.agents = agents
-        self.namespaces = {namespace.name: namespace for namespace in agents.namespaces.values()}
-        self.entities = {namespace.name: entity for entity, namespace in agents.namespaces.items()}
+        self.namespaces = {host.name: host for host in agents.namespaces.values()}
+        self.entities = {host.name: entity for entity, host in agents.namespaces.items()}
         self.codes: dict[int, int] = {}
         """The exit codes of the commands that have ended."""
         self.entries: Iterator[tuple[int, Mapping[str, Any]]] = enumerate(
@@ -287,12 +287,10 @@ class Commands:
         """Send SIGTERM, then SIGKILL to what has not ended in time."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             # Some may have ended, which has yet to be noted.
-            left = [
-                command for command in self.lasting if command.pid not in self.agents.exit_codes
-            ]
+            left = [last for last in self.lasting if last.pid not in self.agents.exit_codes]
             if left:
                 self.signal(number)
-            yield [command.pidfd for command in left], GRACE_US
+            yield [last.pidfd for last in left], GRACE_US
 
     def abort(self) -> None:
         """End all that run at once: the run itself is over."""

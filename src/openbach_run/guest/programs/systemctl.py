@@ -176,11 +176,9 @@ def _keep(name: str, unit: Unit, tell: int) -> int:
         state.write_text(f"{os.getpid()} {started[-1].pid if started else 0}\n")
         # The first program of these types ends when the service is there; of all others it is the
         # service.
-        for process in started if has_starter else ():
-            if process.wait():
-                raise Refused(
-                    f"{shlex.join(map(str, process.args))}: exit code {process.returncode}"
-                )  # type: ignore[arg-type]
+        for run in started if has_starter else ():
+            if run.wait():
+                raise Refused(f"{shlex.join(map(str, run.args))}: exit code {run.returncode}")  # type: ignore[arg-type]
         _execute(unit, "ExecStartPost", name, {})
     except (Refused, OSError) as error:
         os.write(tell, str(error).encode())

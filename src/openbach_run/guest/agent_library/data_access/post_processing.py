@@ -120,11 +120,7 @@ class Curves:
     ) -> Any:
         """Plot values over seconds."""
         return self._drawn(
-            axis,
-            lambda curve: axis.plot(curve[1], curve[2], label=curve[0]),
-            "Time (s)",
-            label,
-            legend,
+            axis, lambda line: axis.plot(line[1], line[2], label=line[0]), "Time (s)", label, legend
         )
 
     def plot_histogram(
