@@ -80,10 +80,10 @@ def test_a_report_has_the_titles_of_a_users_arguments(
     asked = json.loads((results / "campaign.json").read_text())
     assert asked["titles"]["depth_m"] == {"title": "depth of the sea", "unit": "m"}
     assert main(["report", str(results), "-o", str(report)]) == 0
-    assert "depth of the sea (m)" in (report / "report.md").read_text()
+    assert "depth of the sea 1 m" in (report / "report.md").read_text()
     # Also where nothing but the table of the runs is left.
     assert main(["report", str(report / "results.parquet"), "-o", str(again)]) == 0
-    assert "depth of the sea (m)" in (again / "report.md").read_text()
+    assert "depth of the sea 1 m" in (again / "report.md").read_text()
     capsys.readouterr()
     assert main([str(ship), "--help"]) == 0
     assert "Depth below the ship in m [depth of the sea, m]" in capsys.readouterr().out
