@@ -53,16 +53,11 @@ computes the run's capture_hash from the packets, and compares (10 s for each GB
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("capture", DESCRIPTION)
-    cli.add_argument(
-        "run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID"
-    )
-    cli.add_argument("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
-    cli.add_argument(
-        "--check", action="store_true", help="compute the run's capture_hash from the packets"
-    )
-    cli.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap"
-    )
+    add = cli.add_argument
+    add("run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID")
+    add("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
+    add("--check", action="store_true", help="compute the run's capture_hash from the packets")
+    add("-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap")
     return cli
 
 

@@ -47,38 +47,21 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("report", DESCRIPTION, EPILOG)
     add_results(cli, "a results directory of a campaign, or the results.parquet of a report")
-    cli.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="where the report goes (default reports/<name of RESULTS>)",
+    add = cli.add_argument
+    text = "where the report goes (default reports/<name of RESULTS>)"
+    add("-o", "--output", type=Path, metavar="DIR", help=text)
+    text = (
+        "the configuration that all others are compared with (default vpn=none pep=none, where"
+        " there are such cells)"
     )
-    cli.add_argument(
-        "--baseline",
-        metavar="NAME=VALUE",
-        nargs="*",
-        help=(
-            "the configuration that all others are compared with (default vpn=none pep=none, where"
-            " there are such cells)"
-        ),
-    )
-    cli.add_argument(
-        "--appendix",
-        action="store_true",
-        help="with the method and the limitations in full, some 30 pages more",
-    )
-    cli.add_argument(
-        "--runs",
-        action="store_true",
-        help=f"with {ARCHIVE}: the runs, from which the report can be made again elsewhere",
-    )
-    cli.add_argument(
-        "--first-page",
-        action="store_true",
-        help="page 1 alone, in a second or two: page-1.html to put into another page, report.md",
-    )
-    cli.add_argument("--quiet", action="store_true", help="no progress")
+    add("--baseline", metavar="NAME=VALUE", nargs="*", help=text)
+    text = "with the method and the limitations in full, some 30 pages more"
+    add("--appendix", action="store_true", help=text)
+    text = f"with {ARCHIVE}: the runs, from which the report can be made again elsewhere"
+    add("--runs", action="store_true", help=text)
+    text = "page 1 alone, in a second or two: page-1.html to put into another page, report.md"
+    add("--first-page", action="store_true", help=text)
+    add("--quiet", action="store_true", help="no progress")
     return cli
 
 

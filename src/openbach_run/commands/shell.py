@@ -45,21 +45,12 @@ def parser() -> argparse.ArgumentParser:
         "shell", DESCRIPTION, usage="openbach-run shell SCENARIO [NAME=VALUE …] | --join"
     )
     add_testbed(cli, optional=True)
-    cli.add_argument("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")
-    cli.add_argument(
-        "--join",
-        nargs="?",
-        const="",
-        metavar="PID",
-        help="another prompt in a testbed that is up: that of the command with this process",
-    )
-    cli.add_argument(
-        "--keep",
-        type=Path,
-        default=USUAL_SCRIPT,
-        metavar="FILE",
-        help=f"where what was typed is kept (default {USUAL_SCRIPT})",
-    )
+    add = cli.add_argument
+    add("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")
+    text = "another prompt in a testbed that is up: that of the command with this process"
+    add("--join", nargs="?", const="", metavar="PID", help=text)
+    text = f"where what was typed is kept (default {USUAL_SCRIPT})"
+    add("--keep", type=Path, default=USUAL_SCRIPT, metavar="FILE", help=text)
     add_file(cli, "file or directory that commands find, under its own name or NAME")
     return cli
 
