@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from openbach_run.guest import threads, warm
-from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
+from openbach_run.guest.director import SECOND_US, LaunchRefused
+from openbach_run.guest.instances import JobInstance, JobStatus
 from openbach_run.guest.network import Namespace, inside, spawned
 
 if TYPE_CHECKING:
