@@ -14,10 +14,12 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from openbach_run.guest.agent import GuestAgents
+    from openbach_run.guest.director import Director
     from openbach_run.guest.terminal import Terminals
     from openbach_run.guest.typed import Commands
 
@@ -79,20 +81,13 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     from openbach_run.openbach.values import bind
     from openbach_run.topology.hosts import Inventory
 
-    def observe(event: dict[str, Any]) -> None:
-        events.write(json.dumps(event) + "\n")
-
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
-    uses = run["uses"]
     identity = run["identity"]
     # In the native engine these settings would be the host's.
     own_kernel = identity["engine"] != HOST_KERNEL
     if own_kernel:
-        _answer_no_kernel()
-        _give_tcp_memory()
-        own = [CPU_MODEL] if uses.get("cpus") else []
-        _load_modules([*uses.get("congestion-controls", ()), *own, *uses.get("modules", ())])
+        _prepare_kernel(run["uses"])
     # All of this takes virtual time that differs from run to run: it is done before the run begins.
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
@@ -100,9 +95,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     threads.prepare()
     inventory = Inventory.from_dict(run["inventory"])
     if len(inventory.hosts) > MANY_HOSTS:
-        import resource  # not above: a file more to read would move packets
-
-        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        _allow_descriptors()
     if has_steps := own_kernel and STEP in jobs:
         from openbach_run.guest.typed import SHARED, name_hosts
 
@@ -113,7 +106,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         jobs[JOB] = Job(JOB, "", {})
         make_shared()
     places = network.make_places(inventory)
-    failures = {}
+    failures: dict[tuple[str, str], list[str]] = {}
     if is_typed or has_steps:
         name_hosts(inventory, places)
     if own_kernel and any(job.setup for job in jobs.values()):
@@ -135,7 +128,15 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         agents.typed = {JOB: _hand(run, agents)}
     if own_kernel:
         _let_no_module_in()
-    director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
+    subs, limit_s = run["sub_scenarios"], run["virtual_limit_s"]
+    director = Director(agents, jobs, bind, subs, partial(_observe, events), limit_s)
+    status = _direct(director, agents, run)
+    _describe(director.failed, agents, failures)
+    return {"status": status, "failed": director.failed, "began_ns": began_ns}
+
+
+def _direct(director: Director, agents: GuestAgents, run: Mapping[str, Any]) -> str:
+    """Run the scenario to its end, and write the record of its jobs; return its status."""
     try:
         status = director.run(run["scenario"], run["arguments"])
         # Jobs that were asked to stop may be in their grace period; their last lines belong to the
@@ -147,13 +148,41 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         lines = (json.dumps(agents.record(job)) + "\n" for job in director.job_instances)
         with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
             records.writelines(lines)
-    for failure in director.failed:
+    return status
+
+
+def _observe(events: TextIO, event: dict[str, Any]) -> None:
+    """Write an event of the director to the record."""
+    events.write(json.dumps(event) + "\n")
+
+
+def _describe(
+    failed: Sequence[dict[str, Any]],
+    agents: GuestAgents,
+    of_setup: Mapping[tuple[str, str], list[str]],
+) -> None:
+    """Add to failures of jobs their exit code, and what they and their playbook printed last."""
+    for failure in failed:
         if "instance_id" in failure:
             process = agents.processes[failure["instance_id"]]
             failure["exit_code"] = process.exit_code
-            before = failures.get((process.job.entity, process.job.job), [])
+            before = of_setup.get((process.job.entity, process.job.job), [])
             failure["last_lines"] = [*before, *agents.last_lines(failure["instance_id"])]
-    return {"status": status, "failed": director.failed, "began_ns": began_ns}
+
+
+def _prepare_kernel(uses: Mapping[str, Any]) -> None:
+    """Give the run's own kernel its settings and modules. Raises ModuleRefused."""
+    _answer_no_kernel()
+    _give_tcp_memory()
+    own = [CPU_MODEL] if uses.get("cpus") else []
+    _load_modules([*uses.get("congestion-controls", ()), *own, *uses.get("modules", ())])
+
+
+def _allow_descriptors() -> None:
+    """Allow the director as many open files as many hosts need."""
+    import resource  # not above: a file more to read would move packets
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
 
 def _hand(run: Mapping[str, Any], agents: GuestAgents) -> Commands | Terminals:
