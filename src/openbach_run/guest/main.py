@@ -83,9 +83,8 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
 
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
-    identity = run["identity"]
     # In the native engine these settings would be the host's.
-    own_kernel = identity["engine"] != HOST_KERNEL
+    own_kernel = run["identity"]["engine"] != HOST_KERNEL
     if own_kernel:
         _prepare_kernel(run["uses"])
     # All of this takes virtual time that differs from run to run: it is done before the run begins.
@@ -122,7 +121,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         from openbach_run.guest.noise import switch_on
 
         switch_on(namespaces, run["noise"], run["seed"])
-    agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
+    agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, run["identity"]["clock"])
     agents.has_ipv6 = any(subnet.ipv6 for subnet in inventory.networks.values())
     if is_typed:
         agents.typed = {JOB: _hand(run, agents)}
