@@ -44,22 +44,11 @@ NETEM, NETEM_GRO = BEFORE_RATE = ("netem", "netem_gro")
 """Queues with loss and delay in them, before the rate; with the second one packets of TCP are put
 together."""
 DEFAULTS = {
-    "rate": "10M",
-    "return_rate": SAME,
-    "delay_ms": "250",
-    "jitter_ms": "0",
-    "reorder": "no",
-    "loss": "0",
-    "return_loss": SAME,
-    "burst_packets": "1",
-    "burst_ms": NONE,
-    "buffer": "1BDP",
-    "queue": "fifo",
-    "access": ASSIGNED,
-    "dama_values": NONE,
-    "forward": RATE,
+    "rate": "10M", "return_rate": SAME, "delay_ms": "250", "jitter_ms": "0", "reorder": "no",
+    "loss": "0", "return_loss": SAME, "burst_packets": "1", "burst_ms": NONE, "buffer": "1BDP",
+    "queue": "fifo", "access": ASSIGNED, "dama_values": NONE, "forward": RATE,
     "forward_values": NONE,
-}
+}  # fmt: skip
 """Values of a link where neither the command nor the preset gives one."""
 FORWARD = {"return_rate": "rate", "return_loss": "loss"}
 BUFFERS = ("buffer", "buffer_bdp", "buffer_bytes")

@@ -559,12 +559,7 @@ def _described_parameters(parameters: constellation.Model) -> list[str]:
 
 
 MAKERS: dict[str, Callable[[argparse.Namespace], Made]] = {
-    "leo": _leo,
-    "acm": _acm,
-    "tle": _tle,
-    "mahimahi": _mahimahi,
-    "opensand": _opensand,
-    "import": _import,
-    "rtt": _import,
-}
+    "leo": _leo, "acm": _acm, "tle": _tle, "mahimahi": _mahimahi, "opensand": _opensand,
+    "import": _import, "rtt": _import,
+}  # fmt: skip
 """Sub-command → what makes its link file."""

@@ -59,13 +59,8 @@ are as short as A: a trace of a few reconfigurations differs even from the satel
   openbach-run link compare trace.txt mine.yml --from-s 80 -o mine.svg
 """
 TLE_VALUES = (
-    "elevation_mask_deg",
-    "handover_s",
-    "ground_delay_ms",
-    "outage_ms",
-    "step_s",
-    "rate_bps",
-)
+    "elevation_mask_deg", "handover_s", "ground_delay_ms", "outage_ms", "step_s", "rate_bps",
+)  # fmt: skip
 """Parameters of a constellation that a link over published orbits has, too."""
 
 DESCRIPTION = """\

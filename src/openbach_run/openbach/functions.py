@@ -317,15 +317,8 @@ CONDITIONS = (
     " function out; let functions wait for each other (wait), or a job decide"
 )
 COMPARISONS = {
-    "=": "=",
-    "==": "=",
-    "!=": "!=",
-    "<>": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+    "=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
+}  # fmt: skip
 OPERANDS = {
     "database": ("name", "key", "attribute"),
     "statistic": ("field", "job_name", "agent_address"),

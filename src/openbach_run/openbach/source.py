@@ -41,16 +41,9 @@ def is_labels(value: Any) -> bool:
 KEYS: Mapping[str, Mapping[str, Any]] = schema_of("scenario")["properties"]
 """Keys of a scenario, with the schema of what is below each."""
 BY_NAME = (
-    "arguments",
-    "constants",
-    "addresses",
-    "values",
-    "idle",
-    "instead",
-    "measures",
-    "groups",
+    "arguments", "constants", "addresses", "values", "idle", "instead", "measures", "groups",
     "functions",
-)
+)  # fmt: skip
 """Keys whose content is inherited name by name."""
 DECLARED = ("arguments", "constants", "addresses")
 

@@ -40,15 +40,9 @@ CAPACITY = {"cra": "CRA", "rbdc": "RBDC", "vbdc_bytes": "VBDC", "fca": "FCA"}
 FREE = "free"
 """The value of a CPU for which nothing takes time."""
 LINK = (
-    "rate",
-    "return_rate",
-    "delay_ms",
-    "loss",
-    "return_loss",
-    "burst_packets",
-    "burst_ms",
+    "rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "burst_ms",
     "jitter_ms",
-)
+)  # fmt: skip
 """The arguments that a link file replaces."""
 LEADERS = {
     "return_": "that of the forward link", "cpu_": "that of the box", "_pep": "at the end hosts",

@@ -24,14 +24,9 @@ AGAIN = "run the campaign again, finished runs are kept"
 RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
 OTHERS: dict[str, Any] = {"plots": {}, "titles": {}, "apart": {}, "earlier": []}
 CONTENT = {
-    "command": str,
-    "runs": list,
-    "commit": (str, NoneType),
-    "plots": dict,
-    "titles": dict,
-    "apart": dict,
-    "earlier": list,
-}
+    "command": str, "runs": list, "commit": (str, NoneType), "plots": dict, "titles": dict,
+    "apart": dict, "earlier": list,
+}  # fmt: skip
 """The fields of a run, the optional fields that older files lack, and the fields of the whole
 file."""
 

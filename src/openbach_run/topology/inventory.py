@@ -38,14 +38,9 @@ ENTITY_PREFIX = "satvpn_"
 has as well; the rest is the host's own name (`host_of`)."""
 # Ansible's other variables stand beside ours in the same mappings, so ours have a prefix.
 HOST_KEYS = (
-    "satvpn_role",
-    "satvpn_forwarding",
-    "satvpn_interfaces",
-    "satvpn_routes",
-    "satvpn_rules",
-    "satvpn_share",
-    "satvpn_memory_mb",
-)
+    "satvpn_role", "satvpn_forwarding", "satvpn_interfaces", "satvpn_routes", "satvpn_rules",
+    "satvpn_share", "satvpn_memory_mb",
+)  # fmt: skip
 GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
 MTU_MIN, MTU_MIN_IPV6, MTU_MAX = 68, 1280, 65535  # RFC 791, RFC 8200, a veth's
