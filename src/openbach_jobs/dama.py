@@ -24,7 +24,7 @@ WAVEFORMS = {**SHORT, **LONG}
 """Bytes that a burst of a waveform of DVB-RCS2 carries."""
 ALGORITHMS = ("opensand", "opensand_8_2", "sns3")
 RANDOM_ACCESS = ("dedicated", "aloha", "crdsa")
-"""How a terminal sends its first request. The places in both are the kernel's numbers."""
+"""Ways in which a terminal sends its first request. Places in both are the kernel's numbers."""
 RING = 511
 """Superframes after which the kernel forgets a request or a grant, less one."""
 MOST_TERMINALS = 1024

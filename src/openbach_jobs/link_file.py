@@ -124,7 +124,7 @@ class Summary(NamedTuple):
     forward: Direction
     back: Direction
     is_random: bool
-    """Whether it has a loss that some packets survive."""
+    """True if it has a loss that some packets survive."""
 
     @property
     def mean_rtt_ms(self) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What OpenSAND's files say beyond the model here: each element that nobody has read, with why."""
+"""Elements of OpenSAND's files that nobody has read, each with why it is not modelled."""
 
 from __future__ import annotations
 

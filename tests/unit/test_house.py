@@ -218,6 +218,29 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     assert not shown
 
 
+def test_texts_below_constants_say_what_the_constant_is() -> None:
+    """In the rooms that have been read for it; `Of a symbol.` is no answer to `what is BITS?`."""
+    shown = []
+    for file in [
+        *(SOURCE / "openbach_run/guest").rglob("*.py"),
+        *SOURCE.glob("openbach_jobs/*.py"),
+    ]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            for line in getattr(node, "body", []) if isinstance(node, WITH_TEXTS) else ():
+                said = line.value.value if is_text(line) else ""
+                if RIDDLE.match(said) or said.startswith(("In ", "Before ", "Until ", "For ")):
+                    shown.append(f"{file.relative_to(SOURCE)}: {said.splitlines()[0]}")
+    assert not shown
+
+
+WITH_TEXTS = (ast.Module, ast.ClassDef, ast.FunctionDef)
+
+
+def is_text(node: ast.stmt) -> bool:
+    """Return whether a statement is nothing but a text."""
+    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
+
+
 def tracked(*patterns: str) -> list[str]:
     """Return the files that git has, by their paths in the repository."""
     listed = subprocess.run(

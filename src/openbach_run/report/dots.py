@@ -258,7 +258,7 @@ def _left_out(
 
 
 class _Drawer:
-    """What draws the panels of a figure: `seen` of each cell, as points of the series."""
+    """Draws the panels of a figure: `seen` of each cell, as points of the series."""
 
     def __init__(
         self,
@@ -285,6 +285,14 @@ class _Drawer:
         """Return whether a panel has any point, of some series or of all."""
         pairs = product(self.series if some is None else some, self.vpns)
         return any(self.point(panel, marked, vpn) for marked, vpn in pairs)
+
+    def keep_drawn(self, panels: Sequence[Panel]) -> None:
+        """Leave out the series that have no point in these panels."""
+
+        def is_drawn(marked: Series) -> bool:
+            return any(self.has_points(panel.wanted, [marked]) for panel in panels)
+
+        self.series = list(filter(is_drawn, self.series))
 
     def fill(self, axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
         """Draw a panel; words beside it have at most so many letters."""
@@ -358,11 +366,7 @@ def _drawn(
     flat = list(chain.from_iterable(grid))
     if not flat:
         return None
-    drawer.series = [
-        marked
-        for marked in series
-        if any(drawer.has_points(panel.wanted, [marked]) for panel in flat)
-    ]
+    drawer.keep_drawn(flat)
     row_in = max(ROW_IN, 0.1 * len(drawer.series))
     lines = max(len(wrap(panel.title, TITLE)) for panel in flat)
     height = HEAD_IN + LINE_IN * (lines - 1) + row_in * len(vpns)
