@@ -113,10 +113,7 @@ SHARE = {
     ),
 }
 """Values that a terminal may have of its own. Where it has none, those of the link count."""
-TOGETHER = {
-    "ra_": ("random_access", "dedicated"),
-    "simulated_": ("simulated", "0"),
-}
+TOGETHER = {"ra_": ("random_access", "dedicated"), "simulated_": ("simulated", "0")}
 """Beginning of names → the value, and the text of it, with which they have no effect."""
 
 

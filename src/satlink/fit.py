@@ -30,14 +30,7 @@ from satlink.estimates import (
     student,
 )
 from satlink.imported import Part, aligned, first_probes
-from satlink.measured import (
-    LOST,
-    LOST_FORWARD,
-    LOST_RETURN,
-    Numbers,
-    Probes,
-    Series,
-)
+from satlink.measured import LOST, LOST_FORWARD, LOST_RETURN, Numbers, Probes, Series
 
 USUAL_GRID_S = 15.0
 LEAST_GRID_S, GREATEST_GRID_S, GRID_STEP_S = 5.0, 60.0, 0.01

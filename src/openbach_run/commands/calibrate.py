@@ -182,12 +182,7 @@ def plan_of_measurements(
 ) -> Plan:
     """Return the plan of the runs that measure."""
     payloads = ",".join(map(str, [*payloads_bytes, arguments.check_bytes]))
-    settings = [
-        f"vpn={','.join(vpns)}",
-        f"payload_bytes={payloads}",
-        "cc=reno",
-        "rate=unlimited",
-    ]
+    settings = [f"vpn={','.join(vpns)}", f"payload_bytes={payloads}", "cc=reno", "rate=unlimited"]
     # No link stands in the way: neither a rate nor a delay.
     settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
     return plan_of("lan_udp", settings, str(arguments.repetitions), options)

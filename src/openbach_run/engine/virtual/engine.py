@@ -153,12 +153,7 @@ class VirtualEngine(LocalEngine):
     @property
     def entries(self) -> list[Path]:
         """The directories of the cache that are made for runs: all but the snapshot of the code."""
-        files = (
-            self.jail.launcher,
-            self.kernel.executable,
-            self.image.root,
-            *self._built.values(),
-        )
+        files = (self.jail.launcher, self.kernel.executable, self.image.root, *self._built.values())
         return sorted({file.parent for file in files})
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
