@@ -69,7 +69,7 @@ class Config:
     values: dict[str, str] = field(default_factory=dict)
     """The values that it makes, with those that were given beside it."""
     commands: bool = False
-    """Whether commands of the file are run."""
+    """True if commands of the file are run."""
     taken: list[str] = field(default_factory=list)
     usual: list[str] = field(default_factory=list)
     """Values in force without a line of the file."""

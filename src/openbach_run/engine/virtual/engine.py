@@ -104,7 +104,7 @@ class VirtualEngine(LocalEngine):
             self.limit_bytes = QLOG_LIMIT_BYTES
         self._clock = clock
         self.paced = False
-        """Whether a run keeps pace with this machine's clock from its first packet of pace on
+        """True if a run keeps pace with this machine's clock from its first packet of pace on
         (guest/terminal.py)."""
 
     def _prepare_kernel(self, progress: Progress) -> None:
