@@ -131,8 +131,10 @@ def read(path: Path) -> Element:
     except (expat.ExpatError, ValueError, LookupError) as error:
         if isinstance(error, LinkFileError):
             raise
-        is_expat = isinstance(error, expat.ExpatError)
-        reason = expat.ErrorString(error.code) if is_expat else f"{error}"
+        if isinstance(error, expat.ExpatError):
+            reason = expat.ErrorString(error.code)
+        else:
+            reason = f"{error}"
         text = f"no whole XML file: {reason}. Was it cut off?"
         raise LinkFileError(path, text, tree.parser.ErrorLineNumber) from error
     return tree.roots[0]
