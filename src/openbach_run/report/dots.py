@@ -286,13 +286,9 @@ class _Drawer:
         pairs = product(self.series if some is None else some, self.vpns)
         return any(self.point(panel, marked, vpn) for marked, vpn in pairs)
 
-    def keep_drawn(self, panels: Sequence[Panel]) -> None:
-        """Leave out the series that have no point in these panels."""
-
-        def is_drawn(marked: Series) -> bool:
-            return any(self.has_points(panel.wanted, [marked]) for panel in panels)
-
-        self.series = list(filter(is_drawn, self.series))
+    def is_drawn(self, marked: Series, panels: Sequence[Panel]) -> bool:
+        """Return whether a series has a point in any of these panels."""
+        return any(self.has_points(panel.wanted, [marked]) for panel in panels)
 
     def fill(self, axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
         """Draw a panel; words beside it have at most so many letters."""
@@ -366,7 +362,7 @@ def _drawn(
     flat = list(chain.from_iterable(grid))
     if not flat:
         return None
-    drawer.keep_drawn(flat)
+    drawer.series = [marked for marked in series if drawer.is_drawn(marked, flat)]
     row_in = max(ROW_IN, 0.1 * len(drawer.series))
     lines = max(len(wrap(panel.title, TITLE)) for panel in flat)
     height = HEAD_IN + LINE_IN * (lines - 1) + row_in * len(vpns)
