@@ -50,7 +50,7 @@ from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.campaign.vpn_config import read_config
 from openbach_run.catalog import Catalog, description, packages_of, wanted_by
 from openbach_run.commands import capture
-from openbach_run.engine.platform.engine import as_collected
+from openbach_run.engine.platform.answers import as_collected
 from openbach_run.engine.platform.rest import read_access
 from openbach_run.engine.virtual import series
 from openbach_run.engine.virtual.lock import read_lock

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from openbach_jobs import netem
 
 OWN_NUMBERS = 0x6275727374  # "burst"
-"""Parts them from the seeds that netem gets."""
+"""Salt of the seeds of bursts, so that they differ from the seeds that netem gets."""
 
 
 def changes(loss_pct: float, mean_ms: float, seed: int) -> Iterator[tuple[float, bool]]:

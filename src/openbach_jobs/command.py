@@ -38,24 +38,26 @@ T = TypeVar("T")
 LIMIT_S = 60.0
 RETRY_S = 0.1
 LINKS, ROUTES = 0x1, 0x40
-"""RTMGRP_LINK and RTMGRP_IPV4_ROUTE of linux/rtnetlink.h: whose changes the kernel is to tell."""
+"""Groups of netlink that tell changes (RTMGRP_LINK, RTMGRP_IPV4_ROUTE of linux/rtnetlink.h)."""
 CLOCK_MONOTONIC_COARSE = 6
-"""linux/time.h; Python has no name for it."""
+"""Number of the clock in linux/time.h; Python has no name for it."""
 SYSCTLS = "/proc/sys/"
 ENGINES_OWN = "openbach_run.guest.iproute"
 SIOCGIFMTU = 0x8921
-"""linux/sockios.h; `open` would make calls that fail, and those take virtual time."""
+"""Number of the ioctl that reads an MTU (linux/sockios.h).
+
+A read of /sys by `open` would make calls that fail, and those take virtual time."""
 TCP_INFO_BYTES, TCPI_OPTIONS_AT, TCPI_SND_MSS_AT = 104, 5, 16
-"""Where struct tcp_info of linux/tcp.h has what."""
+"""Length of struct tcp_info of linux/tcp.h in bytes, and the places of two of its fields."""
 TCPI_OPT_TIMESTAMPS, TIMESTAMPS_BYTES = 1, 12
-"""Of TCP's timestamps, which that size is without."""
+"""Bit of tcpi_options for timestamps, and the bytes they take of a segment beside tcpi_snd_mss."""
 WRONG_FIGURES = 70
-"""EX_SOFTWARE of sysexits.h: what a job measured is wrong. The engine fails a run for it where the
-job was asked to stop, too, which any other exit code would not do."""
+"""Exit code of a job whose measurement is wrong (EX_SOFTWARE of sysexits.h). The engine fails a run
+for it where the job was asked to stop, too, which any other exit code would not do."""
 
 
 class NeedsProcess(BaseException):
-    """A job that runs as a thread is to begin anew as a process."""
+    """Raised where a job that runs as a thread has to begin anew as a process."""
 
 
 def need_process() -> None:

@@ -71,7 +71,7 @@ class Model:
             least, greatest = known[name].least, known[name].greatest
             if not least <= value <= greatest:
                 raise ValueError(f"{name} is {value}: it must be from {least} to {greatest}")
-        vars(self).update({name: one.default for name, one in known.items()} | given)
+        vars(self).update({name: parameter.default for name, parameter in known.items()} | given)
 
     def __eq__(self, other: object) -> bool:
         """Return whether another model is of the same kind with the same parameters."""
@@ -84,7 +84,7 @@ class Model:
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
         """Return the parameters of this kind of model by name."""
-        return {name: one for name, one in vars(cls).items() if isinstance(one, Parameter)}
+        return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
 
 
 class Constellation(Model):
@@ -140,7 +140,7 @@ class Constellation(Model):
         return math.sqrt(GRAVITY_KM3_PER_S2 / self.orbit_km**3)
 
     def phase_rad(self, satellite: Satellite) -> float:
-        """Argument of latitude at 0 s."""
+        """Return the argument of latitude at 0 s."""
         return (
             math.tau
             * (satellite.number + satellite.plane * self.phasing / self.planes)
@@ -257,7 +257,7 @@ Vector = tuple[float, float, float]
 
 
 def _places(parameters: Constellation, time_s: float) -> tuple[Vector, Vector]:
-    """Terminal and gateway as unit vectors."""
+    """Return terminal and gateway as unit vectors."""
     turned = EARTH_TURNS_RAD_PER_S * time_s
 
     def place(latitude_deg: float, longitude_deg: float) -> Vector:

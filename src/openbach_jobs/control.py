@@ -16,11 +16,11 @@ from openbach_jobs.command import segment_bytes
 from openbach_jobs.ports import READY_LIMIT_S, any_address, taken
 
 MAPPED = "::ffff:"
-"""Before an IPv4 address that a socket of both versions shows (RFC 4291, 2.5.5.2)."""
+"""Prefix of an IPv4 address that a socket of both versions shows (RFC 4291, 2.5.5.2)."""
 
 
 def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) -> NoReturn:
-    """Answers one request after the other; `answer` gets it and the address that asks.
+    """Answer one request after the other; `answer` gets it and the address that asks.
 
     Ends the job if it cannot listen.
     """

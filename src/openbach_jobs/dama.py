@@ -8,7 +8,6 @@ they mean; dama_qdisc.py tells the kernel. The host reads this file, too.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,29 +17,29 @@ from openbach_jobs.netem import Value, number_from, one_of
 
 NONE = "none"
 SYMBOLS = {True: 536, False: 1616}
-"""Of a short and a long burst."""
+"""Symbols of a burst, by whether it is a short one."""
 SHORT = {3: 38, 4: 59, 5: 85, 6: 96, 7: 108, 8: 115, 9: 130, 10: 144, 11: 175, 12: 194}
 LONG = {13: 123, 14: 188, 15: 264, 16: 298, 17: 333, 18: 355, 19: 400, 20: 444, 21: 539, 22: 599}
 WAVEFORMS = {**SHORT, **LONG}
 """Bytes that a burst of a waveform of DVB-RCS2 carries."""
 ALGORITHMS = ("opensand", "opensand_8_2", "sns3")
 RANDOM_ACCESS = ("dedicated", "aloha", "crdsa")
-"""How a terminal sends its first request. The places in both are the kernel's numbers."""
+"""Ways in which a terminal sends its first request. Places in both are the kernel's numbers."""
 RING = 511
-"""Superframes that a request or a grant takes at most, less one: the kernel's memory of them."""
+"""Superframes after which the kernel forgets a request or a grant, less one."""
 MOST_TERMINALS = 1024
 PHASES = 5
-"""How many phases the cycle of requests begins at, by the seeds of runs."""
+"""Number of phases at which the cycle of requests may begin, by the seed of a run."""
 HEADER_BYTES = 4
-"""RLE, of a packet that is cut, without a label."""
+"""Header of RLE of a packet that is cut, without a label, in bytes."""
 
 
 def _whole(least: int, most: int, right: str) -> Callable[[str], int]:
     def read(text: str) -> int:
-        found = netem.number(text, least, most, f"{right} from {least} to {most}")
-        if found != int(found):
+        value = netem.number(text, least, most, f"{right} from {least} to {most}")
+        if value != int(value):
             raise ValueError(f"{text!r} is not {right}: it has to be whole")
-        return int(found)
+        return int(value)
 
     return read
 
@@ -104,7 +103,7 @@ VALUES = {
 }
 """The values of the access `dama`, in the order in which they are shown."""
 checked = partial(netem.checked_value, VALUES, "dama.")
-"""Returns the text of a value that is right, of its name and that text. Raises ValueError."""
+"""Return a value's text if it is right; takes name and text. Raises ValueError."""
 SHARE = {
     **{name: VALUES[name] for name in ("cra", "rbdc", "vbdc_bytes")},
     "weight": Value(
@@ -113,13 +112,9 @@ SHARE = {
         "of its requests for a rate where there is too little, and of free capacity",
     ),
 }
-"""What a terminal may have of its own. The others of a link have its cra, rbdc and vbdc_bytes."""
-TOGETHER = {
-    "ra_": ("random_access", "dedicated"),
-    "simulated_": ("simulated", "0"),
-}
-"""Beginnings of names → a value, and its text that leaves these without effect."""
-TEXT = re.compile(r"\w+=[\w.]+(;\w+=[\w.]+)*")
+"""Values that a terminal may have of its own. Where it has none, those of the link count."""
+TOGETHER = {"ra_": ("random_access", "dedicated"), "simulated_": ("simulated", "0")}
+"""Beginning of names → the value, and the text of it, with which they have no effect."""
 
 
 class Share(NamedTuple):
@@ -131,7 +126,7 @@ class Share(NamedTuple):
     weight: int
 
     def line(self, number: int, address: str) -> str:
-        """Return what the kernel is told of a terminal with this link-layer address."""
+        """Return the line by which the kernel learns a terminal with this link-layer address."""
         words = " ".join(f"{name}={value}" for name, value in self._asdict().items())
         return f"terminal {number} address={int(address.replace(':', ''), 16)} {words}"
 
@@ -189,7 +184,7 @@ class Access:
     def line(
         self, delay_ms: float, terminals: int, queue: Mapping[str, int], seed: int, simulated: int
     ) -> str:
-        """Return what the kernel is told."""
+        """Return the line of the access that the kernel reads."""
         numbers = {
             "superframe_us": self.superframe_us,
             "delay_us": round(delay_ms * 1000),
@@ -264,56 +259,57 @@ def shares(text: str, access: Access) -> dict[str, Share]:
     A text is 10.0.0.2:cra=50k;rbdc=1M/10.0.0.3:weight=2. Raises ValueError, also for constant
     capacity of all that is more than there is.
     """
-    found: dict[str, Share] = {}
+    by_address: dict[str, Share] = {}
     for part in text.split("/") if text != NONE else ():
         address, colon, values = part.partition(":")
-        if not colon or address in found:
+        if not colon or address in by_address:
             raise ValueError(f"shares: {part!r} is not like 10.0.0.2:cra=50k, each address once")
         given: dict[str, str] = {}
-        for one in filter(None, values.split(";")):
-            name, _, given[name] = one.partition("=")
+        for pair in filter(None, values.split(";")):
+            name, _, given[name] = pair.partition("=")
         try:
             share_text(given)
         except ValueError as error:
             raise ValueError(f"shares: {address}: {error}") from None
-        found[address] = _share(given, access)
-        if access["algorithm"] == "sns3" and 0 < found[address].rbdc_bps <= found[address].cra_bps:
+        by_address[address] = _share(given, access)
+        if (
+            access["algorithm"] == "sns3"
+            and 0 < by_address[address].rbdc_bps <= by_address[address].cra_bps
+        ):
             raise ValueError(
                 f"shares: {address}: by sns3 rbdc includes cra, and has to be above it"
             )
-        if not any((*found[address][:3], access["fca"])):
+        if not any((*by_address[address][:3], access["fca"])):
             raise ValueError(f"shares: {address}: one of cra, rbdc and vbdc_bytes is above 0")
-    constant = sum(one.cra_bps for one in found.values()) + access["simulated"] * access["cra"]
+    constant = (
+        sum(share.cra_bps for share in by_address.values()) + access["simulated"] * access["cra"]
+    )
     if constant > access.capacity_bps:
         raise ValueError(
-            f"shares: the cra of {len(found)} terminals and {access['simulated']} simulated ones is"
-            f" {constant:.0f} bit/s, more than the {access.capacity_bps:.0f} bit/s of all bursts"
+            f"shares: the cra of {len(by_address)} terminals and {access['simulated']} simulated"
+            f" ones is {constant:.0f} bit/s, more than the {access.capacity_bps:.0f} bit/s of all"
+            " bursts"
         )
-    return found
+    return by_address
 
 
 def _share(given: Mapping[str, str], access: Access) -> Share:
     """Return the numbers of a share; what is not given is the link's."""
     numbers = []
-    for name, one in SHARE.items():
+    for name, value in SHARE.items():
         if name in given:
-            numbers.append(round(one.read(given[name])))
+            numbers.append(round(value.read(given[name])))
         else:
             numbers.append(1 if name == "weight" else round(access[name]))
     return Share(*numbers)
 
 
-def split(text: str) -> dict[str, str]:
-    """Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
-    if text == NONE:
-        return {}
-    if not TEXT.fullmatch(text):
-        raise ValueError(f"dama_values: {text!r} is not like cra=100k;rbdc=2M, or none")
-    return netem.named_texts(text, "dama.", VALUES)
+split = partial(netem.named_texts, VALUES, "dama", "cra=100k;rbdc=2M")
+"""Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
 
 
 def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[str, str]:
-    """The text of each of VALUES: the given one, else the satellite's, else the default.
+    """Return the text of each of VALUES: the given one, else the satellite's, else the default.
 
     Raises ValueError, also for a given value that has no effect beside the others.
     """
@@ -328,7 +324,7 @@ def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[
 
 
 def read(texts: Mapping[str, str], delay_ms: float | None) -> Access:
-    """The values as numbers, checked together. Raises ValueError."""
+    """Return the values as numbers, checked together. Raises ValueError."""
     access = Access({name: VALUES[name].read(checked(name, text)) for name, text in texts.items()})
     if not any(access[name] for name in ("cra", "rbdc", "vbdc_bytes", "fca")):
         raise ValueError("one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca is above 0")

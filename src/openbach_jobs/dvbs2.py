@@ -21,7 +21,6 @@ from __future__ import annotations
 import csv
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,23 +33,23 @@ NONE = "none"
 ACM = "acm"
 ALL = "all"
 FAIR = ("bytes", "time")
-"""What terminals of a class get equal amounts of; the places are the kernel's numbers."""
+"""Measures of fairness among terminals of a class; their places are the kernel's numbers."""
 LABELS = ("0", "3", "6")
 MOST_TERMINALS = 1024
 MOST_ROWS = 400_000
-"""Of a file: each makes at most two changes, of which the kernel takes a million."""
+"""Limit of a file's rows: each makes at most two changes, and the kernel takes a million."""
 BBHEADER_BYTES, PLHEADER_SYMBOLS = 10, 90
 FECFRAME_BITS = 64_800
 BITS = {"QPSK": 2, "8PSK": 3, "16APSK": 4, "32APSK": 5}
-"""Of a symbol."""
+"""Bits of a symbol, by modulation."""
 BCH_BITS = {
     "1/4": 16_008, "1/3": 21_408, "2/5": 25_728, "1/2": 32_208, "3/5": 38_688, "2/3": 43_040,
     "3/4": 48_408, "4/5": 51_648, "5/6": 53_840, "8/9": 57_472, "9/10": 58_192,
 }  # fmt: skip
-"""Of a BBFRAME by code rate: ETSI EN 302 307-1, table 5a."""
+"""Bits of a BBFRAME, by code rate: ETSI EN 302 307-1, table 5a."""
 WHOLE_BYTES, START_BYTES, END_BYTES = 4, 7, 7
-"""GSE's header of a whole packet and of the first part of one that is cut, without a label; header
-and check of its last part."""
+"""Bytes that GSE adds without a label: to a whole packet, to the first part of a cut one, and to
+the last part with the check."""
 RECEIVES, SENDS = 0, 1
 """Kinds of changes: the kernel's numbers."""
 
@@ -115,16 +114,16 @@ MODCODS = (
 )
 """The MODCODs of ETSI EN 302 307-1, table 13 (FECFRAME of 64800 bits, no pilots). The places are
 the kernel's numbers."""
-SLUGS = {one.slug: one for one in MODCODS}
+SLUGS = {modcod.slug: modcod for modcod in MODCODS}
 SILENT = len(MODCODS)
-"""In place of a MODCOD's number: nothing is sent to the terminal."""
+"""Number in place of a MODCOD's where nothing is sent to the terminal."""
 
 
 def best(es_n0_db: float) -> Modcod | None:
     """Return the most efficient MODCOD that needs no more than this Es/N0; None for none."""
     return max(
-        (one for one in MODCODS if one.es_n0_db <= es_n0_db),
-        key=lambda one: one.efficiency,
+        (modcod for modcod in MODCODS if modcod.es_n0_db <= es_n0_db),
+        key=lambda modcod: modcod.efficiency,
         default=None,
     )
 
@@ -154,7 +153,7 @@ def _es_n0s(text: str) -> tuple[float, ...]:
 
 
 def _modcods(text: str) -> tuple[Modcod, ...] | None:
-    """The MODCODs of the terminals; None: as ACM chooses them."""
+    """Return the MODCODs of the terminals; None: as ACM chooses them."""
     if text == ACM:
         return None
     for name in text.split("/"):
@@ -190,11 +189,10 @@ VALUES = {
 }
 """The values of the forward link, in the order in which they are shown."""
 checked = partial(netem.checked_value, VALUES, "forward.")
-"""Returns the text of a value that is right, of its name and that text. Raises ValueError."""
+"""Return a value's text if it is right; takes name and text. Raises ValueError."""
 OF_ACM = ("loop_ms", "margin_db", "hysteresis_db")
-TEXT = re.compile(r"\w+=[\w./-]+(;\w+=[\w./-]+)*")
 IN_FILE = "forward_"
-"""The beginning of their names in a satellite's file."""
+"""Prefix of these values' names in a satellite's file."""
 
 
 class Change(NamedTuple):
@@ -203,24 +201,24 @@ class Change(NamedTuple):
     time_us: int
     terminal: int
     kind: int
-    """RECEIVES or SENDS."""
+    """Kind of the change: RECEIVES or SENDS."""
     value: int
     """The MODCODs that the terminal receives, as bits, or the number of the one that is sent."""
 
 
 Rows = Sequence[tuple[float, str, float]]
-"""Time in s, terminal or ALL, Es/N0 in dB."""
+"""Rows of a file of Es/N0: time in s, terminal or ALL, Es/N0 in dB."""
 
 
 class Forward:
     """The values of a link, as numbers by name."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        """Take the numbers."""
+        """Take the values' numbers."""
         self._values = values
 
     def __getitem__(self, name: str) -> Any:
-        """Return a value."""
+        """Return the value of this name."""
         return self._values[name]
 
     def es_n0_db(self, terminal: int) -> float:
@@ -261,8 +259,8 @@ class Forward:
     @property
     def most_bps(self) -> float:
         """Return the rate of frames of the most efficient MODCOD in clear sky."""
-        found = [self.in_clear_sky(terminal) for terminal in range(self.listed)]
-        return float(self["symbols"] * max(one.efficiency for one in found if one))
+        modcods = [self.in_clear_sky(terminal) for terminal in range(self.listed)]
+        return float(self["symbols"] * max(modcod.efficiency for modcod in modcods if modcod))
 
     def frame_ms(self, modcod: Modcod) -> float:
         """Return how long a frame takes."""
@@ -275,11 +273,11 @@ class Forward:
         time on are the frames sent from `delay_ms` before it, and the loop of ACM ends with frames
         that are sent `delay_ms` before its end.
         """
-        found: list[Change] = []
+        changes: list[Change] = []
         own = _by_terminal(rows, terminals)
         for terminal in range(terminals):
-            found += self._changes_of(terminal, delay_ms, own[terminal])
-        return sorted(found, key=lambda one: (one.time_us, one.terminal, one.kind))
+            changes += self._changes_of(terminal, delay_ms, own[terminal])
+        return sorted(changes, key=lambda change: (change.time_us, change.terminal, change.kind))
 
     def _changes_of(
         self, terminal: int, delay_ms: float, rows: Iterable[tuple[float, float]]
@@ -304,7 +302,7 @@ class Forward:
         ]
 
     def line(self, terminals: int, queue: Mapping[str, int], changes: int) -> str:
-        """Return the values that the kernel is told."""
+        """Return the line of the link's values that the kernel reads."""
         numbers = {
             "symbol_rate": round(self["symbols"]),
             "label_bytes": int(self["label_bytes"]),
@@ -325,8 +323,8 @@ def _number_of(modcod: Modcod | None) -> int:
 
 
 def _received(es_n0_db: float) -> int:
-    """The MODCODs that need no more than this Es/N0, as bits."""
-    return sum(1 << n for n, one in enumerate(MODCODS) if one.es_n0_db <= es_n0_db)
+    """Return the MODCODs that need no more than this Es/N0, as bits."""
+    return sum(1 << n for n, modcod in enumerate(MODCODS) if modcod.es_n0_db <= es_n0_db)
 
 
 def _without_repeats(changes: Mapping[int, int]) -> Iterable[tuple[int, int]]:
@@ -338,34 +336,27 @@ def _without_repeats(changes: Mapping[int, int]) -> Iterable[tuple[int, int]]:
 
 
 def _by_terminal(rows: Rows, terminals: int) -> list[list[tuple[float, float]]]:
-    """The time and Es/N0 of each terminal's rows, in their order."""
-    found: list[list[tuple[float, float]]] = [[] for _ in range(terminals)]
-    for time_s, terminal, es_n0_db in sorted(rows, key=lambda one: one[0]):
+    """Return time and Es/N0 of each terminal's rows, in their order."""
+    by_terminal: list[list[tuple[float, float]]] = [[] for _ in range(terminals)]
+    for time_s, terminal, es_n0_db in sorted(rows, key=lambda row: row[0]):
         for number in range(terminals) if terminal == ALL else [int(terminal)]:
             if number < terminals:
-                found[number].append((time_s, es_n0_db))
-    return found
+                by_terminal[number].append((time_s, es_n0_db))
+    return by_terminal
 
 
 def _from_the_beginning(
     clear_sky_db: float, rows: Iterable[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """The Es/N0 over time; of several at the same time the last one counts."""
+    """Return the Es/N0 over time; of several at the same time the last one counts."""
     return list({0.0: clear_sky_db, **dict(rows)}.items())
 
 
 # Texts
 
 
-def split(text: str) -> dict[str, str]:
-    """Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
-    if text == NONE:
-        return {}
-    if not TEXT.fullmatch(text):
-        raise ValueError(
-            f"forward_values: {text!r} is not like symbols=20M;es_n0_db=14.5/2, or none"
-        )
-    return netem.named_texts(text, "forward.", VALUES)
+split = partial(netem.named_texts, VALUES, "forward", "symbols=20M;es_n0_db=14.5/2")
+"""Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
 
 
 def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[str, str]:
@@ -382,7 +373,9 @@ def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[
 
 def read(texts: Mapping[str, str], delay_ms: float | None) -> Forward:
     """Return the values as numbers, checked together. Raises ValueError."""
-    forward = Forward({name: VALUES[name].read(checked(name, one)) for name, one in texts.items()})
+    forward = Forward(
+        {name: VALUES[name].read(checked(name, text)) for name, text in texts.items()}
+    )
     for terminal in range(forward.listed):
         es_n0_db, modcod = forward.es_n0_db(terminal), forward.in_clear_sky(terminal)
         if modcod is None:
@@ -427,7 +420,7 @@ def read_series(path: str | os.PathLike[str]) -> list[tuple[float, str, float]]:
 def rows_of(path: str, lines: Iterable[str]) -> list[tuple[float, str, float]]:
     """Return the rows of a file's lines. Raises SeriesError, with the path and the line."""
     heading: list[str] | None = None
-    found: list[tuple[float, str, float]] = []
+    rows: list[tuple[float, str, float]] = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -441,12 +434,12 @@ def rows_of(path: str, lines: Iterable[str]) -> list[tuple[float, str, float]]:
             continue
         if len(cells) != len(heading):
             raise SeriesError(f"{place}: {len(cells)} cells under {len(heading)} columns")
-        found.append(_row(place, dict(zip(heading, cells, strict=True))))
-        if len(found) > MOST_ROWS:
+        rows.append(_row(place, dict(zip(heading, cells, strict=True))))
+        if len(rows) > MOST_ROWS:
             raise SeriesError(f"{place}: there are more than {MOST_ROWS} rows")
-    if not found:
+    if not rows:
         raise SeriesError(f"{path}: there is no row; the first line is {','.join(COLUMNS)}")
-    return found
+    return rows
 
 
 def _row(place: str, cells: Mapping[str, str]) -> tuple[float, str, float]:

@@ -14,13 +14,13 @@ from openbach_jobs.ports import READY_LIMIT_S, wait_listening
 
 PORT = 5201
 END_LIMIT_S = 120.0
-"""What a test may take beyond its duration to begin and to end."""
+"""Seconds that a test may take beyond its duration to begin and to end."""
 NOT_YET = ("unable to connect to server", "the server is busy")
-"""What iperf3 says of a server that does not listen yet, or still ends the test before."""
+"""Errors of iperf3 where a server does not listen yet, or still ends the test before."""
 
 
 GAVE_UP = ("control socket has closed unexpectedly", "timed out", "stream socket")
-"""What iperf3 says where a connection of the test has ended too early."""
+"""Errors of iperf3 where a connection of the test has ended too early."""
 
 
 def failure(error: str) -> str:
@@ -29,7 +29,7 @@ def failure(error: str) -> str:
         "a TCP connection of the test broke: after 15 retransmissions in a row without an answer"
         " Linux gives it up (net.ipv4.tcp_retries2), as at a high loss or an outage; "
     )
-    return f"{why if any(one in error for one in GAVE_UP) else ''}iperf3: {error}"
+    return f"{why if any(reason in error for reason in GAVE_UP) else ''}iperf3: {error}"
 
 
 class Tested(NamedTuple):
@@ -40,7 +40,7 @@ class Tested(NamedTuple):
 
 
 def serve(port: int) -> NoReturn:
-    """Until the job is stopped."""
+    """Serve tests until the job is stopped."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with started("iperf3", "-s", "-p", str(port), stdout=subprocess.DEVNULL) as server:
         wait_listening(server, "the iperf3 server", port)

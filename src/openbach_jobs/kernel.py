@@ -16,7 +16,7 @@ from openbach_jobs.command import run
 
 DEVICE = "qdisc replace dev lo"
 SEED = "seed"
-"""The piece that is not the kernel's but tc's: a seed of netem's losses."""
+"""Name of the piece that is tc's and not the kernel's: a seed of netem's losses."""
 PIECES = {
     "ifb": ("ifb", "ip link add try_ifb type ifb"),
     "tbf": ("sch_tbf", f"tc {DEVICE} root tbf rate 1mbit burst 1540 limit 3000"),
@@ -56,10 +56,10 @@ def missing(pieces: Iterable[str]) -> list[str]:
     tried = [f"{PIECES[name][1]} > /dev/null 2>&1 || echo {name}" for name in asked]
     script = "\n".join(["ip link set lo up", *tried])
     words = ["unshare", "--net", "sh", "-c", script]
-    found = subprocess.run(words, check=False, capture_output=True, text=True).stdout.split()
+    absent = subprocess.run(words, check=False, capture_output=True, text=True).stdout.split()
     # Nobody can have what stands on a piece that is not there: that piece is told.
     on = {SEED: "netem", "matchall": "clsact", "mirred": "matchall"}
-    return [name for name in found if on.get(name) not in found]
+    return [name for name in absent if on.get(name) not in absent]
 
 
 def sentence(lacking: Iterable[str]) -> str:

@@ -52,7 +52,7 @@ OTHER_UNITS = {
     "loss": "loss_pct: 1 is one packet in a hundred",
     "loss_ratio": "loss_pct: multiply by 100",
 }
-"""Headings that are understood but not taken, in lower case, and what to do with their numbers."""
+"""Headings in other units, in lower case → the right heading, and how to convert their numbers."""
 UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
 """The last parts of names that are units."""
 MOST_RATE_BPS = 1e9
@@ -74,7 +74,7 @@ class LinkFileError(ValueError):
     def __init__(
         self, path: str | os.PathLike[str], text: str, line: int = 0, column: str = ""
     ) -> None:
-        """Say what is wrong, with the file, and the line and column if there is one."""
+        """Make the text of the error: file, line and column if there is one, and what is wrong."""
         place = (f", line {line}" if line else "") + (f", column {column}" if column else "")
         super().__init__(f"{os.fspath(path)}{place}: {text}")
 
@@ -129,9 +129,9 @@ class Summary(NamedTuple):
     forward: Direction
     back: Direction
     is_random: bool
-    """Whether it has a loss that some packets survive."""
+    """True if it has a loss that some packets survive."""
     has_delay: bool
-    """Whether it has delays of its own."""
+    """True if it has delays of its own."""
 
     def begins_by_seed(self, start: str) -> bool:
         """Return whether a link with this link_start begins at another time for each seed."""
@@ -144,7 +144,7 @@ class Summary(NamedTuple):
 
     @property
     def first_rate_bps(self) -> float:
-        """First rate above 0 of the forward direction; 0 if it has none."""
+        """Return the first rate above 0 of the forward direction; 0 if it has none."""
         return self.forward.first_rate_bps
 
 
@@ -338,24 +338,21 @@ class _Totals:
         )
 
 
-def _each(choose: Callable[[float, float], float], one: State, other: State) -> State:
+def _each(choose: Callable[[float, float], float], state: State, other: State) -> State:
     return State(
-        choose(one.rate_bps, other.rate_bps),
-        choose(one.delay_ms, other.delay_ms),
-        choose(one.loss_pct, other.loss_pct),
+        choose(state.rate_bps, other.rate_bps),
+        choose(state.delay_ms, other.delay_ms),
+        choose(state.loss_pct, other.loss_pct),
     )
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """`did you mean x? `, or nothing; with its unit where the name has another one, or none."""
-    from difflib import (
-        get_close_matches,
-    )  # not above: a run whose files are right has no use for it
+def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return `did you mean x? `, or ""; with its unit where the name has another one, or none."""
+    from difflib import get_close_matches  # not above: most runs have no use for it
 
-    close = get_close_matches(name, list(known), 1)
-    if not close:
+    if not (close := get_close_matches(name, list(known), 1, likeness)):
         return ""
-    given, meant = (one.lower().rpartition("_")[2] for one in (name, close[0]))
+    given, meant = (word.lower().rpartition("_")[2] for word in (name, close[0]))
     unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
     return f"did you mean {close[0]}{unit if given != meant else ''}? "
 

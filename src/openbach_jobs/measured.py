@@ -26,11 +26,11 @@ SECONDS, EXIT_CODE = "seconds", "exit_code"
 FORM = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(?:@([1-9][0-9]{0,3}))?(\??)=(.+)", re.DOTALL)
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 OF_A_STATISTIC = ("timestamp", "suffix", "metadatas")
-"""Names of collect_agent's own arguments."""
+"""Names that no column may have: the arguments of collect_agent itself."""
 MOST_CHARACTERS = 500
 MOST_NUMBERS = 10_000
 UNLIKE_PCRE = re.compile(r"\(\?[a-zA-Z]*[aLux]|\(\?#|\[\[:|\\[uUN]")
-"""What Python and PCRE take for different things."""
+"""Pattern of what Python and PCRE read differently."""
 FOUND, NOT_FOUND = 0, 1
 NOWHERE = -1
 
@@ -58,9 +58,9 @@ class Sought(NamedTuple):
 
 def sought(text: str) -> Sought:
     """Return what a text of the form NAME=REGEX looks for. Raises ValueError."""
-    if not (found := FORM.fullmatch(text)):
+    if not (parts := FORM.fullmatch(text)):
         raise ValueError(f"{text!r} should be NAME=REGEX, as 'rtt_ms=time=([\\d.]+) ms'")
-    name, step, optional, find = found.groups()
+    name, step, optional, find = parts.groups()
     if name in OF_A_STATISTIC:
         raise ValueError(f"{name}: is taken; call it otherwise")
     if find not in (SECONDS, EXIT_CODE):
@@ -118,21 +118,21 @@ def _group(find: str) -> tuple[int, int]:
     return begin, end
 
 
-def numbers(one: Sought, printed: Path) -> list[float]:
+def numbers(column: Sought, printed: Path) -> list[float]:
     """Return the numbers in a file that fit. Ends the job with the reason if there is none."""
     done = subprocess.run(
-        ["grep", "-aoP", "-e", one.pattern, str(printed)],
+        ["grep", "-aoP", "-e", column.pattern, str(printed)],
         check=False,
         capture_output=True,
         text=True,
         errors="replace",
     )
     if done.returncode not in (FOUND, NOT_FOUND):
-        sys.exit(f"{one.name}: {one.find}: {done.stderr.strip()}")
+        sys.exit(f"{column.name}: {column.find}: {done.stderr.strip()}")
     texts = done.stdout.split("\n")[:-1]
     for text in texts:
         if not NUMBER.fullmatch(text) or not isfinite(float(text)):
-            sys.exit(f"{one.name}: {one.find}: {text[:60]!r} is no number")
+            sys.exit(f"{column.name}: {column.find}: {text[:60]!r} is no number")
     if len(texts) > MOST_NUMBERS:
-        sys.exit(f"{one.name}: {one.find}: {len(texts)} numbers; {MOST_NUMBERS} at most")
+        sys.exit(f"{column.name}: {column.find}: {len(texts)} numbers; {MOST_NUMBERS} at most")
     return [float(text) for text in texts]

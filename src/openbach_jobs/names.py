@@ -23,7 +23,7 @@ from http.client import HTTPSConnection
 UDP, DOT, DOH = "udp", "dot", "doh"
 PORTS = {UDP: 53, DOT: 853, DOH: 443}
 NAME = "www.openbach.test"
-"""RFC 6761 keeps `test` for such names."""
+"""Name that is looked up; RFC 6761 keeps `test` for such names."""
 PATH, MEDIA_TYPE = "/dns-query", "application/dns-message"
 AGAIN_S, TRIES = 5.0, 4
 MOST_BYTES = 65535
@@ -38,12 +38,12 @@ Ask = Callable[[bytes], bytes]
 
 
 class LookupFailed(OSError):
-    """There is no answer with an address; the text says what there is."""
+    """Error of a lookup without an address in the answer; the text says what came instead."""
 
 
 def question_of(name: str, is_ipv6: bool, number: int) -> bytes:
     """Return a message that asks for the address of a name, with this number."""
-    labels = b"".join(bytes([len(one)]) + one.encode() for one in name.split("."))
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     asked = struct.pack("!HH", AAAA if is_ipv6 else A, IN)
     return HEADER.pack(number, ASKS, 1, 0, 0, 0) + labels + b"\0" + asked
 
@@ -147,8 +147,8 @@ def _over_tls(server_ip: str) -> Iterator[Ask]:
     try:
         yield ask
     finally:
-        for one in opened:
-            one.close()
+        for connection in opened:
+            connection.close()
 
 
 @contextmanager

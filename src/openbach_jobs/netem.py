@@ -5,24 +5,27 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 PLACES = ("satellite", "last_mile")
-"""Where the losses of a scenario may be: each of its links has them or leaves them to the other."""
+"""Links of a scenario that may lose packets: each loses them or leaves it to the other."""
 LIMIT_PACKETS = 100_000
-"""netem's own queue, where packets under way wait, never drops."""
+"""Length of netem's own queue in packets, in which those under way wait: it never drops."""
 IN_ORDER = " rate 10gbit"
-"""With a rate, netem sends no packet before those that came earlier: when the delay falls, the
-packets after it wait for the ones under way. It costs a full packet 1.2 µs."""
+"""Option with which netem keeps packets in order: with a rate, none overtakes another when the
+delay falls. It costs a full packet 1.2 µs."""
 PACKET_BYTES = 1540
-"""A full packet, and what a tunnel or a VLAN may add to it."""
+"""Bytes of a full packet with what a tunnel or a VLAN may add."""
 REAL_TIME_PACKETS = 10
 CLOCK = "OPENBACH_RUN_CLOCK"
 MASK64 = 2**64 - 1
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+NONE = "none"
+TEXTS = re.compile(r"\w+=[\w./-]+(;\w+=[\w./-]+)*")
 DIGITS = frozenset("0123456789.+-eE")
-"""Python takes digits of other scripts, too, and underscores and blanks between them."""
+"""Characters of a number: Python takes digits of other scripts, underscores and blanks, too."""
 
 
 class Value(NamedTuple):
@@ -66,22 +69,26 @@ def number(text: str, least: float, most: float, right: str) -> float:
     return value
 
 
-def named_texts(text: str, prefix: str, known: Collection[str]) -> dict[str, str]:
-    """Return the texts of `NAME=VALUE;NAME=VALUE` by name.
+def named_texts(known: Collection[str], kind: str, like: str, text: str) -> dict[str, str]:
+    """Return the texts of `NAME=VALUE;NAME=VALUE` by name; {} for `none`.
 
-    Raises ValueError for a name that is not known or there twice; it is shown behind `prefix`.
+    The text is the value of `KIND_values`. Raises ValueError for another text than one `like` this,
+    and for a name that is not known or there twice.
     """
-    found: dict[str, str] = {}
+    if text == NONE:
+        return {}
+    if not TEXTS.fullmatch(text):
+        raise ValueError(f"{kind}_values: {text!r} is not like {like}, or none")
+    texts: dict[str, str] = {}
     for part in text.split(";"):
         name, _, value = part.partition("=")
         if name not in known:
-            raise ValueError(
-                f"{prefix}{name}: there is no such value; there are {', '.join(known)}"
-            )
-        if name in found:
-            raise ValueError(f"{prefix}{name} is given twice")
-        found[name] = value
-    return found
+            has = f"there are {', '.join(known)}"
+            raise ValueError(f"{kind}.{name}: there is no such value; {has}")
+        if name in texts:
+            raise ValueError(f"{kind}.{name} is given twice")
+        texts[name] = value
+    return texts
 
 
 def number_from(least: float, most: float, right: str) -> Callable[[str], float]:
@@ -118,7 +125,7 @@ def texts_in_force(
 ) -> dict[str, str]:
     """Return the text of each value: the given one, else the satellite's, else the default."""
     texts = {**of_satellite, **given}
-    return {name: texts.get(name, one.default) for name, one in known.items()}
+    return {name: texts.get(name, value.default) for name, value in known.items()}
 
 
 def bucket_bytes() -> int:
@@ -138,7 +145,7 @@ def bucket_bytes() -> int:
 
 
 def mixed(number: int) -> int:
-    """splitmix64: 64 bits without visible relation to those of the next number.
+    """Return 64 bits without visible relation to those of the next number (splitmix64).
 
     netem's generator does not warm up: seeds as small as 1, 2, 3 lose three times too many of the
     first packets.
@@ -171,7 +178,7 @@ def loss_model(loss_pct: float, burst_packets: float) -> str:
 
 
 def delay_options(delay_ms: float, jitter_ms: float) -> str:
-    """Jitter is the standard deviation of a normal distribution (tc's own table)."""
+    """Return netem's options for a delay; jitter is its standard deviation (tc's normal table)."""
     varies = f" {round(jitter_ms * 1000)}us distribution normal" if jitter_ms else ""
     return f" delay {round(delay_ms * 1000)}us{varies}"
 

@@ -18,12 +18,12 @@ from openbach_jobs.command import run, started
 from openbach_jobs.ports import has_ipv6, wait_listening
 
 VERSIONS = ("1.1", "2", "3")
-"""Of HTTP. 3 is over QUIC, on the UDP port of the same number."""
+"""Versions of HTTP. 3 is over QUIC, on the UDP port of the same number."""
 NGINX, QUIC_GO, QUINN = "nginx", "quic_go", "quinn"
 STACKS = {NGINX: (), QUIC_GO: ("reno", "cubic"), QUINN: ("reno", "cubic", "bbr")}
 """The congestion controls to choose from, by implementation of QUIC (quic_stacks.py)."""
 SEND_UPLOADS = (QUIC_GO,)
-"""Those that are a client, too."""
+"""Implementations of QUIC that are a client, too."""
 KEY, CERTIFICATE = "key.pem", "certificate.pem"
 CONFIGURATION = """
 daemon off; master_process off; worker_processes 1;
@@ -40,15 +40,15 @@ http {{
     }}
 }}
 """
-"""`http2` stands on the line of `listen` for versions before 1.25.1; later ones take it too."""
+"""Configuration of nginx. `http2` stands beside `listen` for versions before 1.25.1."""
 QUIC = "listen {port} quic; http3_stream_buffer_size 8m;"
-"""What nginx sends of a stream before it is acknowledged is at most that buffer: the default, 64k,
-is 1 Mbit/s at a round-trip time of 500 ms."""
+"""Lines for QUIC. nginx sends at most that buffer of a stream unacknowledged: its default, 64k, is
+1 Mbit/s at a round-trip time of 500 ms."""
 
 
 @contextmanager
 def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subprocess.Popen[bytes]]:
-    """nginx, listening on a port for a version of HTTP, until the end of the block.
+    """Serve by nginx, listening on a port for a version of HTTP, until the end of the block.
 
     It serves the files below `root`, and keeps its own in `directory`. Ends the job if it cannot.
     """

@@ -13,14 +13,14 @@ from typing import Any
 from openbach_jobs.command import wait_for
 
 OUR_ENGINE, OUR_IPV6 = "OPENBACH_RUN_HOST", "OPENBACH_RUN_IPV6"
-"""Of a job's environment in our engines: always there, and where hosts have IPv6."""
+"""Variables of a job's environment in our engines: always set, and set where hosts have IPv6."""
 READY_LIMIT_S = 240.0
-"""Of a server that does not answer. A path may take 20 s for a round trip (satcom_link), and TCP
-and TLS several of them, lost packets included; a server that fails ends its own job before."""
+"""Seconds to wait for a server's answer. A round trip may take 20 s (satcom_link), and TCP and TLS
+need several, lost packets included; a server that fails ends its own job before."""
 
 
 def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
-    """Until the server that was started listens.
+    """Wait until the server that was started listens.
 
     Ends the job if it has ended, saying who has its port.
     """

@@ -35,45 +35,34 @@ if TYPE_CHECKING:
     from openbach_jobs.reconfigurations import Reconfigurations
 
 PRESET, SAME, NONE = "preset", "same", "none"
-"""In place of a value: the preset's, that of the forward direction, and none."""
+"""Words in place of a value: as the preset has it, as the forward direction has it, and none."""
 ASSIGNED, DAMA = "assigned", "dama"
-"""How a terminal gets capacity of the return link: a rate of its own, or what it asks for."""
+"""Ways to capacity of the return link: a rate of each terminal's own, or what it asks for."""
 RATE, DVBS2 = "rate", "dvbs2"
-"""What the forward link is: a rate that all share, or frames with a MODCOD for each terminal."""
+"""Kinds of forward link: a rate that all share, or frames with a MODCOD for each terminal."""
 NETEM, NETEM_GRO = BEFORE_RATE = ("netem", "netem_gro")
 """Queues with loss and delay in them, before the rate; with the second one packets of TCP are put
 together."""
 DEFAULTS = {
-    "rate": "10M",
-    "return_rate": SAME,
-    "delay_ms": "250",
-    "jitter_ms": "0",
-    "reorder": "no",
-    "loss": "0",
-    "return_loss": SAME,
-    "burst_packets": "1",
-    "burst_ms": NONE,
-    "buffer": "1BDP",
-    "queue": "fifo",
-    "access": ASSIGNED,
-    "dama_values": NONE,
-    "forward": RATE,
+    "rate": "10M", "return_rate": SAME, "delay_ms": "250", "jitter_ms": "0", "reorder": "no",
+    "loss": "0", "return_loss": SAME, "burst_packets": "1", "burst_ms": NONE, "buffer": "1BDP",
+    "queue": "fifo", "access": ASSIGNED, "dama_values": NONE, "forward": RATE,
     "forward_values": NONE,
-}
-"""The values of a link, and what a preset need not give."""
+}  # fmt: skip
+"""Values of a link where neither the command nor the preset gives one."""
 FORWARD = {"return_rate": "rate", "return_loss": "loss"}
 BUFFERS = ("buffer", "buffer_bdp", "buffer_bytes")
 BURSTS = ("burst_packets", "burst_ms")
-"""Two ways to say how long a loss is; one of them is NONE."""
+"""Length of a loss, in packets or in ms; one of the two is NONE."""
 BY_FILE = ("rate", "return_rate", "delay_ms")
-"""What a link file has in place of a value."""
+"""Values that a link file has in place of the preset."""
 UNSET = {
     **dict.fromkeys((*BY_FILE, *BURSTS, "buffer", "buffer_bdp"), (PRESET, NONE)),
     "buffer_bytes": ("0",),
     "dama_values": (PRESET, NONE),
     "forward_values": (PRESET, NONE),
 }
-"""Texts that leave a value to the preset, where this is not PRESET alone."""
+"""Value → texts that leave it to the preset, where that is not PRESET alone."""
 CHOICES = {
     "reorder": ("no", "yes"),
     "queue": ("fifo", "codel", "fq_codel", "cake", *BEFORE_RATE),
@@ -84,15 +73,15 @@ ES_N0_FILE = "es_n0_file"
 """The argument with the file of Es/N0 over time, of a forward link in frames."""
 FOR_PEOPLE = ("description", "source")
 CONSTELLATION: dict[str, Callable[[str], Any]] = {
-    name: type(one.default)
-    for name, one in Constellation.parameters().items()
+    name: type(parameter.default)
+    for name, parameter in Constellation.parameters().items()
     if name != "rate_bps"
 }
 """Parameters of a constellation and their types; a preset has its rate as `rate`."""
 FOLDER = data_folder("satellites")
 LEAST_BPS, MOST_BPS = 32e3, link_file.MOST_RATE_BPS
-"""What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf
-is not exact enough."""
+"""Rates of a link in bit/s whose packets can be proved right. Below, the bucket delays packets more
+than is tolerated; above, tbf is not exact enough."""
 BUFFER = re.compile(r"([0-9]*\.?[0-9]+)(BDP|B|kB|MB|p)")
 BUFFER_UNITS = {
     "BDP": ("BDP", 1.0),
@@ -110,7 +99,7 @@ class PresetError(ValueError):
 
 
 class Buffer(NamedTuple):
-    """The bottleneck's: so many "BDP", "bytes" or "packets"."""
+    """Buffer of the bottleneck: so many "BDP", "bytes" or "packets"."""
 
     size: float
     unit: str
@@ -127,10 +116,10 @@ class Preset(NamedTuple):
     constellation: Constellation | None = None
     link_file: Path | None = None
     dama: Mapping[str, str] = MappingProxyType({})
-    """Of a return link that has to be asked for (`access: dama`): its values of dama.py."""
+    """Values of dama.py, of a return link that has to be asked for (`access: dama`)."""
     reconfigurations: Reconfigurations | None = None
     forward: Mapping[str, str] = MappingProxyType({})
-    """Of a forward link in frames (`forward: dvbs2`): its values of dvbs2.py."""
+    """Values of dvbs2.py, of a forward link in frames (`forward: dvbs2`)."""
 
 
 # Values
@@ -161,12 +150,12 @@ def jitter_ms(text: str) -> float:
 
 
 def buffer(text: str) -> Buffer:
-    """`1.5BDP`, `150kB` or `150000B`, `100p` (packets). Raises ValueError."""
-    if not (found := BUFFER.fullmatch(text)):
+    """Return a buffer: `1.5BDP`, `150kB`, `150000B`, `100p` (packets). Raises ValueError."""
+    if not (parts := BUFFER.fullmatch(text)):
         raise ValueError(f"{text!r} is not a buffer like 1BDP, 150kB, 2MB, 9000B or 100p (packets)")
-    unit, factor = BUFFER_UNITS[found[2]]
+    unit, factor = BUFFER_UNITS[parts[2]]
     least, most = BUFFER_LIMITS[unit]
-    size = float(found[1]) * factor
+    size = float(parts[1]) * factor
     if not least <= size <= most:
         raise ValueError(f"{text!r} is not a buffer from {least:g} to {most:g} {unit}")
     if unit != "BDP" and size != int(size):
@@ -282,23 +271,14 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
 
 
 def _check_access(texts: Mapping[str, str], own: Mapping[str, str], preset: Preset) -> None:
-    """Raises ValueError for values that do not go together with the way to capacity."""
+    """Check that values fit the way to capacity. Raises ValueError."""
     if texts["access"] != DAMA:
         if "dama_values" in own:
             raise ValueError(
                 f"dama_values={own['dama_values']} has no effect with access={texts['access']}"
             )
         return
-    if preset.values.get("access") != DAMA:
-        raise ValueError(
-            "access=dama: this satellite says nothing of a return link that has to be asked for;"
-            " choose one whose file has access: dama, like geo_rcs2"
-        )
-    if texts["delay_ms"] == NONE or preset.reconfigurations:
-        raise ValueError(
-            "access=dama is of a link with one delay_ms, not of a link file, a constellation or"
-            " reconfigurations"
-        )
+    _check_satellite("access", texts, preset, "return link that has to be asked for", "geo_rcs2")
     if "return_rate" in own:
         raise ValueError(
             f"return_rate={own['return_rate']} has no effect with access=dama: give dama.cra,"
@@ -307,8 +287,25 @@ def _check_access(texts: Mapping[str, str], own: Mapping[str, str], preset: Pres
     access_of(texts, preset)
 
 
+def _check_satellite(
+    name: str, texts: Mapping[str, str], preset: Preset, what: str, like: str
+) -> None:
+    """Check that the satellite can have such an access or forward link. Raises ValueError."""
+    kind = texts[name]
+    if preset.values.get(name) != kind:
+        raise ValueError(
+            f"{name}={kind}: this satellite says nothing of a {what}; choose one whose file has"
+            f" {name}: {kind}, like {like}"
+        )
+    if texts["delay_ms"] == NONE or preset.reconfigurations:
+        raise ValueError(
+            f"{name}={kind} is of a link with one delay_ms, not of a link file, a constellation or"
+            " reconfigurations"
+        )
+
+
 def access_of(texts: Mapping[str, str], preset: Preset) -> dama.Access:
-    """The values of a link whose capacity has to be asked for. Raises ValueError."""
+    """Return the values of a link whose capacity has to be asked for. Raises ValueError."""
     from openbach_jobs import dama
 
     values = dama.in_force(dama.split(texts["dama_values"]), preset.dama)
@@ -324,16 +321,7 @@ def _check_forward(texts: Mapping[str, str], own: Mapping[str, str], preset: Pre
                     f"{name}={own[name]} has no effect with forward={texts['forward']}"
                 )
         return
-    if preset.values.get("forward") != DVBS2:
-        raise ValueError(
-            "forward=dvbs2: this satellite says nothing of a forward link in frames; choose one"
-            " whose file has forward: dvbs2, like geo_dvbs2"
-        )
-    if texts["delay_ms"] == NONE or preset.reconfigurations:
-        raise ValueError(
-            "forward=dvbs2 is of a link with one delay_ms, not of a link file, a constellation or"
-            " reconfigurations"
-        )
+    _check_satellite("forward", texts, preset, "forward link in frames", "geo_dvbs2")
     if "rate" in own:
         raise ValueError(
             f"rate={own['rate']} has no effect with forward=dvbs2: give forward.symbols and"
@@ -385,7 +373,7 @@ def _read_other(
     else:
         from openbach_jobs import dvbs2
 
-        of_frames = {f"{dvbs2.IN_FILE}{one}": one for one in dvbs2.VALUES}
+        of_frames = {f"{dvbs2.IN_FILE}{value}": value for value in dvbs2.VALUES}
         if name in of_frames:
             of_forward[of_frames[name]] = dvbs2.checked(of_frames[name], text)
             return
@@ -413,11 +401,11 @@ def read(path: Path) -> Preset:
             place = f", line {number}"
             if (text := re.sub(r"(^|\s)#.*", "", line).strip()) in ("", "---"):
                 continue
-            if not (found := LINE.fullmatch(text)):
+            if not (parts := LINE.fullmatch(text)):
                 raise ValueError(f"{text!r} is not a line like delay_ms: 250")
-            name, text = found["name"], (found["value"] or "").strip("'\"")
+            name, text = parts["name"], (parts["value"] or "").strip("'\"")
             own = name.removeprefix("forward_")
-            if any(name in one for one in (values, orbit, grid, of_dama)) or (
+            if any(name in names for names in (values, orbit, grid, of_dama)) or (
                 own != name and own in of_forward
             ):
                 raise ValueError(f"{name} is given twice")
@@ -453,15 +441,17 @@ def read(path: Path) -> Preset:
 
 
 def _reconfigurations() -> dict[str, Callable[[str], Any]]:
-    """Parameters of reconfigurations and their types."""
+    """Return the parameters of reconfigurations and their types."""
     # Not above: a link without them has no use for the module.
     from openbach_jobs.reconfigurations import Reconfigurations
 
-    return {name: type(one.default) for name, one in Reconfigurations.parameters().items()}
+    return {
+        name: type(parameter.default) for name, parameter in Reconfigurations.parameters().items()
+    }
 
 
 def _with_grid(grid: dict[str, Any], over: Constellation | None) -> Reconfigurations:
-    """Reconfigurations; over a constellation they are at its handovers.
+    """Return reconfigurations; over a constellation they are at its handovers.
 
     Raises ValueError.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the folders of congestion-controls (README.md there): one a transport profile."""
+"""Read the folders of congestion-controls (README.md there): one a transport profile."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def algorithm(name: str) -> str:
     job if the kernel has neither.
     """
     wanted = described(name)["algorithm"]
-    for one in dict.fromkeys((name, wanted)):
-        if is_in_kernel(one):
-            return str(one)
+    for control in dict.fromkeys((name, wanted)):
+        if is_in_kernel(control):
+            return str(control)
     module = (
         f"; its module is built by: sudo python3 {INSTALLER} {name}"
         if (FOLDERS / name / "Kbuild").exists()

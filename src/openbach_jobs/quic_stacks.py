@@ -22,7 +22,7 @@ from openbach_jobs.ports import READY_LIMIT_S, is_bound_udp
 PROGRAMS = "/opt/openbach-run/bin"
 PROGRAM = {"quic_go": "quic-tunnel", "quinn": "quinn-files"}
 LATE_S = 5.0
-"""What an upload may take beyond its limit before its program is killed."""
+"""Seconds that an upload may take beyond its limit before its program is killed."""
 
 
 @contextmanager

@@ -32,14 +32,14 @@ from openbach_jobs.constellation import Model, parameter
 from openbach_jobs.link_file import Change, State
 
 OWN_NUMBERS = 0x7265636F6E66  # "reconf"
-"""Parts them from the seeds that netem and the bursts get."""
+"""Salt of the seeds of reconfigurations: netem and the bursts get others."""
 LEAST_SHARE, GREATEST_SHARE = 0.1, 3.0
-"""Of its mean, the rate that an interval may have."""
+"""Bounds of an interval's rate, as parts of the mean rate."""
 GREATEST_STEP = 5.0
-"""Of its mean, the greatest step of the delay."""
+"""Greatest step of the delay, as a multiple of its mean."""
 LEAST_DELAY_MS = 0.1
 ROUNDED = 3
-"""Delays are whole microseconds."""
+"""Decimals of a delay in ms: whole microseconds."""
 
 
 class Reconfigurations(Model):
@@ -87,7 +87,7 @@ class Reconfigurations(Model):
 
     @property
     def is_random(self) -> bool:
-        """True if the seed matters."""
+        """Return whether the seed matters."""
         return self.grid_phases > 1 or any(
             (
                 0 < self.lossy_pct < 100,
@@ -102,7 +102,7 @@ class Reconfigurations(Model):
 
     @property
     def mean_rtt_ms(self) -> float:
-        """Their part of the mean RTT, without what is lost or held."""
+        """Return their part of the mean RTT, without what is lost or held."""
         return self.forward_spread_ms + self.return_spread_ms
 
 
@@ -116,7 +116,7 @@ class Delays(NamedTuple):
 Base = float | constellation.Constellation | Callable[[int], Delays]
 """A delay: a constant one, a constellation's, or a function of the number of an interval."""
 UPDATE_MS = 10
-"""How often the delay may change, in whole ms."""
+"""Time between two changes of the delay in whole ms."""
 
 
 class Numbers(NamedTuple):
@@ -153,7 +153,7 @@ class Interval(NamedTuple):
 
 
 def first_s(parameters: Reconfigurations, seed: int) -> float:
-    """The time of the first reconfiguration, from 0 s to below grid_s."""
+    """Return the time of the first reconfiguration, from 0 s to below grid_s."""
     begin_s = parameters.grid_phase_s
     if parameters.grid_phases > 1:
         begin_s += seed % parameters.grid_phases * parameters.grid_s / parameters.grid_phases
@@ -161,7 +161,7 @@ def first_s(parameters: Reconfigurations, seed: int) -> float:
 
 
 def interval(parameters: Reconfigurations, seed: int, number: int) -> Interval:
-    """The draws of the seed for an interval; number 0 is that at 0 s."""
+    """Return the draws of the seed for an interval; number 0 is that at 0 s."""
     numbers = Numbers(netem.mixed(seed ^ OWN_NUMBERS))
 
     def length_ms(name: str, mean_ms: float, deviation_ms: float) -> float:
@@ -189,7 +189,7 @@ def changes(
     rates_bps: dict[str, float],
     delay_ms: Base,
 ) -> Iterator[Change]:
-    """The link's state over time, from 0 s on, both directions at each time; endless.
+    """Yield the link's state over time, from 0 s on, both directions at each time; endless.
 
     The delay is `delay_ms`, or that of a constellation, and the parameters' on top of it. The link
     begins within an interval: it does not lose what the reconfiguration before would have lost.
@@ -227,7 +227,7 @@ def changes(
 
 
 def _times(parameters: Reconfigurations, events: set[float], step_s: float) -> list[float]:
-    """The times within an interval at which something may change."""
+    """Return the times within an interval at which something may change."""
     steps = {round(step * step_s, 6) for step in range(math.ceil(parameters.grid_s / step_s))}
     if parameters.forward_spread_ms or parameters.return_spread_ms:
         updates = round(parameters.grid_s * 1000) // UPDATE_MS
@@ -246,7 +246,7 @@ class Spread:
         self.value_ms = self._drawn(0)
 
     def at(self, update: int) -> float:
-        """The delay in ms; the updates must not go back."""
+        """Return the delay in ms; the updates must not go back."""
         if not self.mean_ms:
             return 0.0
         while self.update < update:
@@ -260,7 +260,7 @@ class Spread:
 
 
 def _delays(delay_ms: Base, number: int) -> Delays:
-    """The delay in an interval; number 0 is that at 0 s."""
+    """Return the delay in an interval; number 0 is that at 0 s."""
     if callable(delay_ms):
         return delay_ms(number)
     if not isinstance(delay_ms, constellation.Constellation):
@@ -281,7 +281,7 @@ def _delays(delay_ms: Base, number: int) -> Delays:
 def mean_rtt_ms(
     parameters: Reconfigurations, delay_ms: float | constellation.Constellation
 ) -> float:
-    """The mean RTT, without queues and without what is lost or held."""
+    """Return the mean RTT, without queues and without what is lost or held."""
     if isinstance(delay_ms, constellation.Constellation):
         return constellation.mean_rtt_ms(delay_ms) + parameters.mean_rtt_ms
     return 2 * delay_ms + parameters.mean_rtt_ms

@@ -2,22 +2,9 @@
 """openbach-run: OpenBACH scenarios of the SATCOM VPN/PEP testbed, in virtual time."""
 
 PUBLIC = {
-    "Callbacks",
-    "InputError",
-    "Lab",
-    "LabClosed",
-    "Options",
-    "Plan",
-    "Ran",
-    "Result",
-    "Results",
-    "SetupError",
-    "lab",
-    "load",
-    "plan_of",
-    "run",
-    "run_campaign",
-}
+    "Callbacks", "InputError", "Lab", "LabClosed", "Options", "Plan", "Ran", "Result", "Results",
+    "SetupError", "lab", "load", "plan_of", "run", "run_campaign",
+}  # fmt: skip
 """Names that `import openbach_run` gives (docs/python.md)."""
 
 

@@ -35,22 +35,9 @@ from openbach_run.results.record import statistics
 # These names are in __init__.py, too: a type checker reads only a list that stands here, and to
 # ask this module for it would import pandas. A test holds the two equal.
 __all__ = [
-    "Callbacks",
-    "InputError",
-    "Lab",
-    "LabClosed",
-    "Options",
-    "Plan",
-    "Ran",
-    "Result",
-    "Results",
-    "SetupError",
-    "lab",
-    "load",
-    "plan_of",
-    "run",
-    "run_campaign",
-]
+    "Callbacks", "InputError", "Lab", "LabClosed", "Options", "Plan", "Ran", "Result", "Results",
+    "SetupError", "lab", "load", "plan_of", "run", "run_campaign",
+]  # fmt: skip
 
 Value = str | int | float
 Engine = Literal["virtual", "native"]

@@ -68,6 +68,15 @@ def folded(content: Any, width: int = 120, indent: str = "") -> str:
     return f"{brackets[0]}\n{lines}\n{indent}{brackets[1]}"
 
 
+def short(value: object) -> str:
+    """Return a value as JSON for a message, of at most 60 characters."""
+    try:
+        text = json.dumps(value, default=str, ensure_ascii=False)
+    except (TypeError, ValueError):  # a date of YAML is no key of JSON
+        text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def check_nesting(content: Any) -> None:
     """Check the depth of lists and objects.
 

@@ -29,15 +29,11 @@ from openbach_run.errors import InputError
 from openbach_run.yaml_files import read_yaml
 
 FACTS = {
-    "ansible_distribution": "Debian",
-    "ansible_distribution_release": "trixie",
-    "ansible_distribution_version": "13",
-    "ansible_distribution_major_version": "13",
-    "ansible_os_family": "Debian",
-    "ansible_system": "Linux",
-    "ansible_architecture": "x86_64",
+    "ansible_distribution": "Debian", "ansible_distribution_release": "trixie",
+    "ansible_distribution_version": "13", "ansible_distribution_major_version": "13",
+    "ansible_os_family": "Debian", "ansible_system": "Linux", "ansible_architecture": "x86_64",
     "ansible_kernel": "guest",
-}
+}  # fmt: skip
 """Facts of the machine that a playbook asks for → the guest's answers."""
 INSTEAD = {
     "d-itg-openbach": "d-itg",
@@ -51,16 +47,11 @@ INSTEAD = {
 """OpenBACH's own builds and names of PyPI → the packages of Debian that have the same program or
 module."""
 AGENT_HAS = {
-    "apscheduler": "python3-apscheduler",
-    "dateutil": "python3-dateutil",
-    "matplotlib": "python3-matplotlib",
-    "numpy": "python3-numpy",
-    "pandas": "python3-pandas",
-    "pkg_resources": "python3-pkg-resources",
-    "psutil": "python3-psutil",
-    "requests": "python3-requests",
-    "yaml": "python3-yaml",
-}
+    "apscheduler": "python3-apscheduler", "dateutil": "python3-dateutil",
+    "matplotlib": "python3-matplotlib", "numpy": "python3-numpy", "pandas": "python3-pandas",
+    "pkg_resources": "python3-pkg-resources", "psutil": "python3-psutil",
+    "requests": "python3-requests", "yaml": "python3-yaml",
+}  # fmt: skip
 """Python modules that every agent has in its virtualenv, so that no playbook installs them → their
 packages."""
 WITH = {"python3-iptables": "libc-bin"}
@@ -73,66 +64,19 @@ AGENT_PACKAGES = ("iproute2", "procps", "iputils-ping")
 APT = ("apt", "package", "aptitude")
 PYTHON_PACKAGES = ("pip",)
 ELSEWHERE = (
-    "get_url",
-    "git",
-    "apt_key",
-    "apt_repository",
-    "deb822_repository",
-    "uri",
-    "npm",
-    "gem",
-    "snap",
-)
+    "get_url", "git", "apt_key", "apt_repository", "deb822_repository", "uri", "npm", "gem", "snap",
+)  # fmt: skip
 OF_THE_MACHINE = (
-    "set_fact",
-    "debug",
-    "register",
-    "package_facts",
-    "setup",
-    "find",
-    "stat",
-    "assert",
-    "fail",
+    "set_fact", "debug", "register", "package_facts", "setup", "find", "stat", "assert", "fail",
     "meta",
-)
+)  # fmt: skip
 SERVICES = ("systemd", "service", "systemd_service", "sysvinit")
-NO_TASK = frozenset(
-    {
-        *(
-            "name",
-            "become",
-            "become_user",
-            "environment",
-            "remote_user",
-            "register",
-            "args",
-            "vars",
-            "when",
-            "tags",
-        ),
-        *(
-            "with_items",
-            "loop",
-            "loop_control",
-            "ignore_errors",
-            "changed_when",
-            "failed_when",
-            "notify",
-            "delegate_to",
-        ),
-        *(
-            "block",
-            "rescue",
-            "always",
-            "no_log",
-            "until",
-            "retries",
-            "delay",
-            "check_mode",
-            "run_once",
-        ),
-    }
-)
+NO_TASK = {
+    "name", "become", "become_user", "environment", "remote_user", "register", "args", "vars",
+    "when", "tags", "with_items", "loop", "loop_control", "ignore_errors", "changed_when",
+    "failed_when", "notify", "delegate_to", "block", "rescue", "always", "no_log", "until",
+    "retries", "delay", "check_mode", "run_once",
+}  # fmt: skip
 """Keys of a task that are no module."""
 STATE = "sh /usr/local/lib/openbach-run/state"
 """Makes what the guest tree's packages have in directories that begin empty on a host."""

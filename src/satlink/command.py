@@ -18,7 +18,7 @@ from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.link_checks import is_es_n0_file, read_preset
 from openbach_run.progress import Reporter
-from satlink import acm, fit, imported, mahimahi, opensand, rtt
+from satlink import acm, fit, imported, mahimahi, opensand, rtt, satellite_file
 from satlink.formats import table
 from satlink.measured import Given, Probes
 from satlink.options import TLE_VALUES, parser
@@ -267,7 +267,7 @@ def _is_opensand_model(arguments: argparse.Namespace) -> bool:
 
 def _opensand_satellite(arguments: argparse.Namespace) -> None:
     """Write a satellite's file of OpenSAND's topology and profiles, and print it."""
-    from satlink import opensand_files
+    from satlink import opensand_files, opensand_satellite
 
     output: Path = arguments.output
     if output.suffix != ".yml":
@@ -279,7 +279,7 @@ def _opensand_satellite(arguments: argparse.Namespace) -> None:
     given = opensand_files.Given(arguments.delay_ms, arguments.rate_bps, arguments.gateway_id)
     satellite = opensand_files.read(arguments.file, given)
     _write_satellite(output, satellite.lines())
-    print("\n".join(opensand_files.described(output, satellite)))
+    print("\n".join(opensand_satellite.described(output, satellite)))
 
 
 def _write_satellite(output: Path, lines: list[str]) -> None:
@@ -328,7 +328,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         assumed += part.measured.assumed
     fitted.remarks += dict.fromkeys(assumed)
     title = f"A link as it was measured ({', '.join(part.name for part in parts)})"
-    lines = fit.satellite_lines(fitted, title)
+    lines = satellite_file.satellite_lines(fitted, title)
     _write_satellite(output, lines)
     print("\n".join([f"{output}:", *(f"  {line}" for line in lines)]))
 
@@ -574,12 +574,7 @@ def _described_parameters(parameters: constellation.Model) -> list[str]:
 
 
 MAKERS: dict[str, Callable[[argparse.Namespace], Made]] = {
-    "leo": _leo,
-    "acm": _acm,
-    "tle": _tle,
-    "mahimahi": _mahimahi,
-    "opensand": _opensand,
-    "import": _import,
-    "rtt": _import,
-}
+    "leo": _leo, "acm": _acm, "tle": _tle, "mahimahi": _mahimahi, "opensand": _opensand,
+    "import": _import, "rtt": _import,
+}  # fmt: skip
 """Sub-command → what makes its link file."""

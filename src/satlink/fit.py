@@ -14,24 +14,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from satlink import rtt
-from satlink.imported import Part, aligned, first_probes
-from satlink.measured import (
-    LOST,
-    LOST_FORWARD,
-    LOST_RETURN,
-    Numbers,
-    Probes,
-    Series,
+from satlink.estimates import (
+    Estimate,
+    deviation_of_steps,
+    distance_and_median,
+    mean_and_deviation,
+    mean_of,
+    share_pct,
+    student,
 )
+from satlink.imported import Part, aligned, first_probes
+from satlink.measured import LOST, LOST_FORWARD, LOST_RETURN, Numbers, Probes, Series
 
-CONFIDENCE = 0.99
 USUAL_GRID_S = 15.0
 LEAST_GRID_S, GREATEST_GRID_S, GRID_STEP_S = 5.0, 60.0, 0.01
 LEAST_EVENTS = 4
@@ -53,14 +53,6 @@ GUARD_S = 0.3
 LEAST_INTERVALS = 3
 LEAST_VALUES = 10
 """Values of an interval that tell its delay."""
-
-
-class Estimate(NamedTuple):
-    """A parameter, and the interval in which it lies; nan at both ends if that is not known."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
 
 
 @dataclass
@@ -367,7 +359,7 @@ def _fit_delays(
     _fit_losses(fitted, delays, seen, boundaries_s, one_way_s, over_s)
     held_ms = np.array([1000 * event.held_s for event in seen])
     if (held_ms > 0).any():
-        fitted.values["held_ms"], fitted.values["held_sd_ms"] = _mean_and_deviation(held_ms)
+        fitted.values["held_ms"], fitted.values["held_sd_ms"] = mean_and_deviation(held_ms)
     _fit_levels(fitted, delays, edges_s, one_way_s, over_s)
 
 
@@ -444,8 +436,8 @@ def _fit_losses(
         return
     lossy_ms = np.array([1000 * event.lossy_s for event in seen if event.lossy_s])
     if len(lossy_ms):
-        fitted.values["lossy_pct"] = _share_pct(len(lossy_ms), len(seen))
-        fitted.values["lossy_ms"], fitted.values["lossy_sd_ms"] = _mean_and_deviation(lossy_ms)
+        fitted.values["lossy_pct"] = share_pct(len(lossy_ms), len(seen))
+        fitted.values["lossy_ms"], fitted.values["lossy_sd_ms"] = mean_and_deviation(lossy_ms)
     numbers = np.searchsorted(boundaries_s, delays.times_s + one_way_s + GUARD_S, side="right") - 1
     since_s = delays.times_s - boundaries_s[np.maximum(numbers, 0)]
     away = (numbers < 0) | (since_s > over_s + GUARD_S)
@@ -457,12 +449,12 @@ def _fit_losses(
     away &= ~in_outage
     kinds, sent = delays.lost[away], int(away.sum())
     if LOST in kinds or not kinds.any():
-        fitted.values["return_loss"] = _share_pct(int((kinds > 0).sum()), sent)
+        fitted.values["return_loss"] = share_pct(int((kinds > 0).sum()), sent)
     else:
         # Only what passed the return direction could be lost in the forward direction.
         back = int((kinds == LOST_RETURN).sum())
-        fitted.values["return_loss"] = _share_pct(back, sent)
-        fitted.values["loss"] = _share_pct(int((kinds == LOST_FORWARD).sum()), sent - back)
+        fitted.values["return_loss"] = share_pct(back, sent)
+        fitted.values["loss"] = share_pct(int((kinds == LOST_FORWARD).sum()), sent - back)
     if others:
         fitted.remarks.append(f"{others} outages away from the grid are in no value")
 
@@ -489,14 +481,14 @@ def _fit_levels(
         text = f"{len(bases_ms)} intervals have enough values, {LEAST_INTERVALS} are the least"
         raise ValueError(f"{text}: measure for a longer time, or more often")
     bases = np.array(bases_ms) / delays.ways
-    step, delay = _steps(bases)
+    step, delay = distance_and_median(bases)
     fitted.values["delay_ms"], fitted.values["delay_step_ms"] = delay, step
-    spread = _mean(np.array(spreads_ms))
+    spread = mean_of(np.array(spreads_ms))
     names = ("return_spread_ms",) if delays.ways == 2 else ("forward_spread_ms", "return_spread_ms")
     for name in names:
         fitted.values[name] = Estimate(*(max(share, 0.0) for share in spread))
     if delays.period_s <= 0.05 and spread.value > 0:
-        shares = [min(max(share, 0.0), 0.999) for share in _mean(np.array(kept))]
+        shares = [min(max(share, 0.0), 0.999) for share in mean_of(np.array(kept))]
         held_ms = [_hold_ms(share, delays.period_s) for share in shares]
         fitted.values["spread_hold_ms"] = Estimate(*held_ms)
     fitted.remarks.append(f"{len(bases_ms)} intervals")
@@ -527,18 +519,6 @@ def _hold_ms(correlation: float, period_s: float) -> float:
     return min(10 / (1 - low), 10_000.0)
 
 
-def _steps(bases_ms: Numbers) -> tuple[Estimate, Estimate]:
-    """Return mean distance from the median, and median, of values of Laplace's distribution."""
-    count = len(bases_ms)
-    middle = float(np.median(bases_ms))
-    distance = float(np.abs(bases_ms - middle).sum()) / (count - 0.5)
-    # Distances are exponentially distributed: twice their sum is of chi square.
-    low, high = _chi2_shares(2 * count - 2)
-    off = student(count - 1) * 1.2 * distance / math.sqrt(count)
-    step = Estimate(distance, distance * low**2, distance * high**2)
-    return step, Estimate(max(middle, 0.001), max(middle - off, 0.001), middle + off)
-
-
 def _fit_rates(
     fitted: Fitted, direction: str, rate: Series, grid_s: float, phase_s: float, end_s: float
 ) -> None:
@@ -558,13 +538,13 @@ def _fit_rates(
     if len(means) < 3:
         fitted.remarks.append(f"{len(means)} intervals are too few for a rate")
         return
-    mean = _mean(np.array(means))
+    mean = mean_of(np.array(means))
     follows = np.diff(kept) == 1
     if not follows.any():
         text = "no two intervals with a rate follow each other: no step of it is known"
         fitted.remarks.append(text)
         return
-    deviation = _deviation_of_steps(np.diff(means)[follows])
+    deviation = deviation_of_steps(np.diff(means)[follows])
     share = Estimate(*(min(100 * value / mean.value, 100.0) for value in deviation))
     names = (
         ("rate", "return_rate")
@@ -576,131 +556,3 @@ def _fit_rates(
     if direction != "return" or "rate_sd_pct" not in fitted.values:
         fitted.values["rate_sd_pct"] = share
     fitted.remarks.append(f"{len(means)} intervals have a rate ({direction})")
-
-
-# Statistics
-
-
-def _mean(values: Numbers) -> Estimate:
-    mean = float(values.mean())
-    if len(values) < 2:
-        return Estimate(mean)
-    off = student(len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Estimate(mean, mean - off, mean + off)
-
-
-def _mean_and_deviation(values: Numbers) -> tuple[Estimate, Estimate]:
-    """Return mean and standard deviation of normally distributed values."""
-    mean = _mean(values)
-    if len(values) < 2:
-        return mean, Estimate(0.0)
-    deviation = float(values.std(ddof=1))
-    low, high = _chi2_shares(len(values) - 1)
-    return mean, Estimate(deviation, deviation * low, deviation * high)
-
-
-def _deviation_of_steps(steps: Numbers) -> Estimate:
-    """Return the standard deviation of values by the steps from each to the next.
-
-    What changes slowly, from hour to hour, is not in it.
-    """
-    deviation = math.sqrt(float((steps**2).mean()) / 2)
-    # Steps that follow each other have a value in common: two thirds of them count.
-    low, high = _chi2_shares(max(round(2 * len(steps) / 3), 1))
-    return Estimate(deviation, deviation * low, deviation * high)
-
-
-def _share_pct(count: int, of: int) -> Estimate:
-    """Return a share in percent (Wilson's interval)."""
-    if not of:
-        return Estimate(0.0)
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    share = count / of
-    centre = (share + z * z / (2 * of)) / (1 + z * z / of)
-    off = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
-    low = max(centre - off, 0.0) if count else 0.0
-    high = min(centre + off, 1.0) if count < of else 1.0
-    return Estimate(100 * share, 100 * low, 100 * high)
-
-
-def student(freedom: int) -> float:
-    """Return the quantile of Student's distribution for CONFIDENCE (Cornish and Fisher)."""
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    n = max(freedom, 1)
-    if n == 1:
-        return math.tan(math.pi * CONFIDENCE / 2)
-    if n == 2:
-        p = (1 + CONFIDENCE) / 2
-        return (2 * p - 1) * math.sqrt(2 / (4 * p * (1 - p)))
-    return (
-        z
-        + (z**3 + z) / (4 * n)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
-    )
-
-
-def _chi2_shares(freedom: int) -> tuple[float, float]:
-    """Return what a standard deviation is multiplied by for both ends (Wilson and Hilferty)."""
-    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    n = freedom
-
-    def quantile(at: float) -> float:
-        return n * max(1 - 2 / (9 * n) + at * math.sqrt(2 / (9 * n)), 0.01) ** 3
-
-    return math.sqrt(n / quantile(z)), math.sqrt(n / quantile(-z))
-
-
-# The file
-
-
-TEXTS = {
-    "delay_ms": "one way, the median of the intervals",
-    "rate": "bit/s towards the user, the mean of the intervals",
-    "return_rate": "bit/s from the user",
-    "return_loss": "percent from the user, between reconfigurations; both directions if loss is not"
-    " here",
-    "loss": "percent towards the user, between reconfigurations",
-    "grid_s": "time between two reconfigurations",
-    "grid_phase_s": "the first one after the begin of the measurement",
-    "lossy_pct": "of the reconfigurations lose every packet for a while",
-    "lossy_ms": "so long on average",
-    "lossy_sd_ms": "its standard deviation",
-    "held_ms": "packets wait after that",
-    "held_sd_ms": "its standard deviation",
-    "delay_step_ms": "an interval's delay differs by this on average",
-    "forward_spread_ms": "mean of what packets have on top, towards the user",
-    "return_spread_ms": "the same from the user",
-    "spread_hold_ms": "how long that stays",
-    "rate_sd_pct": "standard deviation of an interval's rate",
-}
-"""The names in a satellite's file, in their order, and what people are told of each."""
-
-
-def satellite_lines(fitted: Fitted, title: str) -> list[str]:
-    """Return the lines of a satellite's file."""
-    lines = [
-        f"description: {title}",
-        f"# openbach-run link fit {', '.join(fitted.sources)}",
-        f"# In brackets: where a value lies with {CONFIDENCE:.0%} confidence.",
-        *(f"# {remark}" for remark in fitted.remarks),
-    ]
-    for name, text in TEXTS.items():
-        if estimate := fitted.values.get(name):
-            value = _text(name, estimate.value)
-            lines.append(f"{name}: {value}  # {text}{_interval(name, estimate)}")
-    if "rate" not in fitted.values:
-        lines.append("# rate: not measured, so the default")
-    return lines
-
-
-def _text(name: str, value: float) -> str:
-    if name in ("rate", "return_rate"):
-        return f"{min(max(value, 32e3), 1e9) / 1e6:.4g}M"
-    return f"{value:.4g}" if name != "grid_phase_s" else f"{value:.3f}"
-
-
-def _interval(name: str, estimate: Estimate) -> str:
-    if math.isnan(estimate.low):
-        return ""
-    return f" ({_text(name, max(estimate.low, 0.0))} to {_text(name, estimate.high)})"

@@ -9,8 +9,7 @@ element that nobody has read is named with its line and the reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +17,8 @@ from typing import NamedTuple
 from openbach_jobs import dama, dvbs2, netem, presets
 from openbach_jobs.link_file import LinkFileError
 from satlink import xml_file
+from satlink.opensand_satellite import Satellite
+from satlink.opensand_unmodelled import not_read
 from satlink.xml_file import Element, printable
 
 VERSION = "1.0.0"
@@ -50,52 +51,6 @@ CLASSES = ("NM", "EF", "SIG", "AF", "BE")
 MOST_KBPS = 1_000_000
 FORWARD, RETURN = "forward", "return"
 
-NOT_MODELLED: dict[str, dict[str, str]] = {
-    "topology": {
-        "frequency_plan/spots": "another spot, carrier or group, which this terminal does not use",
-        "st_assignment": "other terminals' groups: every terminal here uses one group's carriers",
-        "wave_forms/dvb_s2": "other MODCODs: ACM chooses among those of DVB-S2 itself",
-        "wave_forms/dvb_rcs2": "other waveforms: every terminal keeps one, there is no ACM loop",
-        "advanced_settings/links/forward_duration": "frames are sent one after another",
-        "advanced_settings/schedulers/crdsa": "random access for data: here it is for requests",
-        "advanced_settings/schedulers/pep_allocation": "a PEP's requests",
-        "advanced_settings/timers/acm_refresh": "the ACM loop: a waveform is kept",
-        "advanced_settings/timers/statistics": "how often OpenSAND reports",
-        "advanced_settings/delay": "how OpenSAND holds packets for the delay",
-    },
-    "infrastructure": {
-        "": "addresses, ports and logs of OpenSAND's machines: the inventory has the hosts here",
-    },
-    "terminal": {
-        "network/st_fifos": "another FIFO's size or name: all classes here have the BE one's",
-        "network/qos_classes": "another class: here the DSCP's upper three bits say it",
-        "network/virtual_connections": "connections of Ethernet: the link carries IP",
-        "network/qos_settings": "VLANs and default priority of Ethernet: the link carries IP",
-        "encap/gse": "GSE's fragments in parallel: one packet is cut at a time",
-        "access/random_access": "random access for data: here it is for requests",
-        "access/settings/category": "the control centre takes the group of the topology",
-        "access/scpc": "SCPC carriers",
-        "access2": "SCPC carriers",
-        "physical_layer/minimal_condition": "what is too noisy to be received: nothing fades here",
-        "physical_layer/error_insertion": "frames that noise destroys: give loss",
-        "physical_layer": "weather: the terminal has the waveform of a clear sky",
-    },
-    "gateway": {
-        "network/gw_fifos": "all queues of the forward link have the size buffer",
-        "network/qos_classes": "classes: here the DSCP's upper three bits say them",
-        "network/virtual_connections": "connections of Ethernet: the link carries IP",
-        "network/qos_settings": "VLANs and default priority of Ethernet: the link carries IP",
-        "network/simulation": "how OpenSAND's simulated terminals ask beyond their rate",
-        "network/event_file": "a record of requests; the counters of dama have them",
-        "encap": "GSE's fragments in parallel: one packet is cut at a time",
-        "access": "random access for data: here it is for requests",
-        "physical_layer/minimal_condition": "what is too noisy to be received: nothing fades here",
-        "physical_layer/error_insertion": "frames that noise destroys: give loss",
-        "physical_layer": "weather: the terminal has the waveform of a clear sky",
-    },
-}
-"""A kind of file → the beginning of a path → why what nobody has read there is not modelled."""
-
 
 class Given(NamedTuple):
     """Values that the user gives beside the files, or in place of theirs."""
@@ -103,45 +58,6 @@ class Given(NamedTuple):
     delay_ms: float | None = None
     rate_bps: float | None = None
     gateway_id: str | None = None
-
-
-@dataclass
-class Satellite:
-    """A satellite's values, where each one comes from, and what is assumed and not modelled."""
-
-    values: dict[str, str] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-    not_modelled: list[str] = field(default_factory=list)
-
-    def put(self, name: str, text: str, element: Element, note: str = "") -> None:
-        """Put a value that an element says. Raises LinkFileError if no satellite can have it."""
-        try:
-            if name.startswith(dvbs2.IN_FILE):
-                dvbs2.checked(name.removeprefix(dvbs2.IN_FILE), text)
-            elif name in dama.VALUES:
-                dama.checked(name, text)
-            else:
-                presets.value(name, text)
-        except ValueError as error:
-            raise element.wrong(f"{printable(element.text)!r} makes {error}") from None
-        self.values[name] = text
-        place = f"{printable(element.file.name)}, line {element.line}"
-        self.places[name] = f"{place}: {note}" if note else place
-
-    def say(self, name: str, text: str, place: str) -> None:
-        """Put a value that no element says, and where it is from."""
-        self.values[name], self.places[name] = text, place
-
-    def lines(self) -> list[str]:
-        """Return the lines of the satellite's file."""
-        named = (f"{name}: {text}  # {self.places[name]}" for name, text in self.values.items())
-        return [
-            "# SPDX-License-Identifier: GPL-3.0-or-later",
-            "description: A satellite by OpenSAND's files (openbach-run link opensand)",
-            *named,
-            *(f"# {text}" for text in (*self.remarks, *self.not_modelled)),
-        ]
 
 
 class Waveform(NamedTuple):
@@ -644,51 +560,3 @@ def _check_classes(satellite: Satellite, terminal: Element) -> None:
             priority.read()
         if item.need("capacity").text + "p" == satellite.values.get("buffer"):
             item.need("capacity").read()
-
-
-# What is not modelled
-
-
-def not_read(kind: str, root: Element) -> list[str]:
-    """Return a line for each element that nobody has read, or for several with one reason."""
-    groups: list[tuple[str, str, list[Element]]] = []
-    for leaf in root.leaves():
-        if leaf.is_read or not leaf.text:
-            continue
-        beginning, reason = _reason(kind, leaf.path)
-        if groups and beginning and groups[-1][0] == beginning:
-            groups[-1][2].append(leaf)
-        else:
-            groups.append((beginning, reason, [leaf]))
-    return [_line(reason, leaves) for _, reason, leaves in groups]
-
-
-def _reason(kind: str, path: str) -> tuple[str, str]:
-    """Return the beginning of a path that has a reason, and the reason."""
-    for beginning, reason in NOT_MODELLED[kind].items():
-        if path.startswith(beginning):
-            return beginning or kind, reason
-    return "", "is not known: nothing was made of it"
-
-
-def _line(reason: str, leaves: Sequence[Element]) -> str:
-    first, last = leaves[0], leaves[-1]
-    name = printable(first.file.name)
-    if first is last:
-        return f"{name}, line {first.line}: {first.path} = {printable(first.text)}: {reason}"
-    return (
-        f"{name}, lines {first.line} to {last.last_line}: {len(leaves)} values from"
-        f" {first.path}: {reason}"
-    )
-
-
-def described(path: Path, satellite: Satellite) -> Iterable[str]:
-    """Yield the lines that are printed: values and where they are from, then the rest."""
-    yield f"{path}:"
-    for name, text in satellite.values.items():
-        yield f"  {name}: {text}  # {satellite.places[name]}"
-    for remark in satellite.remarks:
-        yield f"  {remark}"
-    yield f"not modelled ({len(satellite.not_modelled)}):"
-    for line in satellite.not_modelled:
-        yield f"  {line}"

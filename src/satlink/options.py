@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,8 @@ are as short as A: a trace of a few reconfigurations differs even from the satel
   openbach-run link compare trace.txt mine.yml --from-s 80 -o mine.svg
 """
 TLE_VALUES = (
-    "elevation_mask_deg",
-    "handover_s",
-    "ground_delay_ms",
-    "outage_ms",
-    "step_s",
-    "rate_bps",
-)
+    "elevation_mask_deg", "handover_s", "ground_delay_ms", "outage_ms", "step_s", "rate_bps",
+)  # fmt: skip
 """Parameters of a constellation that a link over published orbits has, too."""
 
 DESCRIPTION = """\
@@ -96,6 +92,10 @@ A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad inpu
 """
 
 
+Command = Callable[..., argparse.ArgumentParser]
+"""Adds a subcommand of a name, a line of help and a description."""
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
@@ -107,6 +107,28 @@ def parser() -> argparse.ArgumentParser:
     def command(name: str, what: str, description: str | None = None) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=what, description=description, formatter_class=raw)
 
+    generators, readers = _add_generators(command), _add_readers(command)
+    _add_fit(command)
+    _add_compare(command)
+    for generator in generators:
+        _value(generator, "--duration-s", "how much is written (default 600)", 600.0)
+    for maker in (*generators, *readers):
+        what = "the link file, or NAME.yml" if maker.prog.endswith("opensand") else "the link file"
+        _add_output(maker, "FILE", what)
+        _flag(maker, "--quiet", "no progress")
+
+    of_check = "says what is wrong with a link file or a file of Es/N0, or what is in it"
+    check = command("check", of_check)
+    _path(check, "file", None)
+
+    plot = command("plot", "draws rate, delay and loss over time")
+    _path(plot, "file", None)
+    _add_output(plot, "FIGURE", ".svg, .pdf or .png")
+    return link_parser
+
+
+def _add_generators(command: Command) -> tuple[argparse.ArgumentParser, ...]:
+    """Add the subcommands that calculate a link; return their parsers."""
     leo = command("leo", "over a constellation of low satellites (docs/method/README.md)")
     _add_parameters(leo, constellation.Constellation)
 
@@ -119,7 +141,11 @@ def parser() -> argparse.ArgumentParser:
 
     orbits = command("tle", "over the satellites of a file of two-line elements", TLE)
     _add_tle(orbits)
+    return leo, orbits, rain
 
+
+def _add_readers(command: Command) -> tuple[argparse.ArgumentParser, ...]:
+    """Add the subcommands that read a link from files; return their parsers."""
     traces = command("mahimahi", "from packet-delivery traces", mahimahi.__doc__)
     _path(traces, "up", "trace of the return direction (from the user)", metavar="UP")
     _path(traces, "down", "trace of the forward direction (to the user)", metavar="DOWN")
@@ -143,7 +169,10 @@ def parser() -> argparse.ArgumentParser:
     _path(trips, "file", "any file that `link import` reads", nargs=1)
     for subcommand in (measured, trips):
         _add_import(subcommand)
+    return traces, delays, measured, trips
 
+
+def _add_fit(command: Command) -> None:
     of_fit = "a satellite's file from measurements, with the uncertainty of each value"
     fitted = command("fit", of_fit, fit.__doc__)
     _add_files(fitted)
@@ -153,6 +182,8 @@ def parser() -> argparse.ArgumentParser:
     _add_part(fitted)
     _add_output(fitted, "FILE", "the satellite, NAME.yml")
 
+
+def _add_compare(command: Command) -> None:
     of_two = "two links side by side: measurements, link files or satellites"
     compared = command("compare", of_two, COMPARE)
     compared.set_defaults(forward=[], back=[])
@@ -162,22 +193,6 @@ def parser() -> argparse.ArgumentParser:
     _add_part(compared)
     _value(compared, "--seed", "of what a satellite draws by chance (default 1)", 1)
     _add_output(compared, "FIGURE", "one picture: .svg, .pdf or .png", required=False)
-
-    for generator in (leo, orbits, rain):
-        _value(generator, "--duration-s", "how much is written (default 600)", 600.0)
-    for maker in (leo, orbits, rain, traces, delays, measured, trips):
-        what = "the link file" if maker is not delays else "the link file, or NAME.yml"
-        _add_output(maker, "FILE", what)
-        _flag(maker, "--quiet", "no progress")
-
-    of_check = "says what is wrong with a link file or a file of Es/N0, or what is in it"
-    check = command("check", of_check)
-    _path(check, "file", None)
-
-    plot = command("plot", "draws rate, delay and loss over time")
-    _path(plot, "file", None)
-    _add_output(plot, "FIGURE", ".svg, .pdf or .png")
-    return link_parser
 
 
 def _add_output(

@@ -23,14 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satlink.measured import (
-    LOST,
-    LOST_FORWARD,
-    LOST_RETURN,
-    Numbers,
-    Probes,
-    Series,
-)
+from satlink.measured import LOST, LOST_FORWARD, LOST_RETURN, Numbers, Probes, Series
 
 DELAY_BIN_S, LEAST_BIN_S = 1.0, 0.01
 IN_A_BIN = 10

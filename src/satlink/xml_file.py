@@ -125,65 +125,65 @@ def is_xml(path: Path) -> bool:
 
 def read(path: Path) -> Element:
     """Return the root of a file. Raises LinkFileError with the line."""
-    content = _bytes(path)
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    open_elements: list[Element] = []
-    roots: list[Element] = []
-    count = 0
+    tree = _Tree(path)
+    try:
+        tree.parser.Parse(_bytes(path), True)
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        if isinstance(error, LinkFileError):
+            raise
+        if isinstance(error, expat.ExpatError):
+            reason = expat.ErrorString(error.code)
+        else:
+            reason = f"{error}"
+        text = f"no whole XML file: {reason}. Was it cut off?"
+        raise LinkFileError(path, text, tree.parser.ErrorLineNumber) from error
+    return tree.roots[0]
 
-    def line() -> int:
-        return int(parser.CurrentLineNumber)
 
-    def begin(name: str, attributes: dict[str, str]) -> None:
-        nonlocal count
-        count += 1
-        if count > MOST_ELEMENTS or len(open_elements) >= MOST_DEPTH:
+class _Tree:
+    """The elements of a file, as its parser comes to them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.count = path, 0
+        self.open: list[Element] = []
+        self.roots: list[Element] = []
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._begin
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._add_text
+        self.parser.StartDoctypeDeclHandler = self._refuse
+
+    def _begin(self, name: str, attributes: dict[str, str]) -> None:
+        self.count += 1
+        line = self.parser.CurrentLineNumber
+        if self.count > MOST_ELEMENTS or len(self.open) >= MOST_DEPTH:
             raise LinkFileError(
-                path,
+                self.path,
                 f"more than {MOST_ELEMENTS} elements, or {MOST_DEPTH} within each other: this is"
                 " not a configuration",
-                line(),
+                line,
             )
-        within = open_elements[-1] if open_elements else None
-        place = _place(within, name)
-        element = Element(path, place, name, line(), attributes=attributes)
-        (within.children if within else roots).append(element)
-        open_elements.append(element)
+        within = self.open[-1] if self.open else None
+        element = Element(self.path, _place(within, name), name, line, attributes=attributes)
+        (within.children if within else self.roots).append(element)
+        self.open.append(element)
 
-    def end(_: str) -> None:
-        element = open_elements.pop()
-        element.last_line = line()
+    def _end(self, _: str) -> None:
+        element = self.open.pop()
+        element.last_line = self.parser.CurrentLineNumber
         element.text = element.text.strip()
         if element.text and element.children:
             raise element.wrong(
                 f"{printable(element.text)!r} stands between elements: put it into one"
             )
 
-    def data(text: str) -> None:
-        open_elements[-1].text += text
+    def _add_text(self, text: str) -> None:
+        self.open[-1].text += text
 
-    def refuse(*_: object) -> None:
-        raise LinkFileError(
-            path, "it has a document type (<!DOCTYPE …>): take it out, it is not read", line()
-        )
-
-    parser.StartElementHandler = begin
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = data
-    parser.StartDoctypeDeclHandler = refuse
-    try:
-        parser.Parse(content, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:
-        if isinstance(error, LinkFileError):
-            raise
-        reason = (
-            expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else f"{error}"
-        )
-        raise LinkFileError(
-            path, f"no whole XML file: {reason}. Was it cut off?", parser.ErrorLineNumber
-        ) from error
-    return roots[0]
+    def _refuse(self, *_: object) -> None:
+        text = "it has a document type (<!DOCTYPE …>): take it out, it is not read"
+        raise LinkFileError(self.path, text, self.parser.CurrentLineNumber)
 
 
 def _place(within: Element | None, name: str) -> str:

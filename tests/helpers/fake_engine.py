@@ -21,7 +21,8 @@ from helpers.waiting import HANG_S
 from openbach_run.catalog import Uses
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual.engine import GUEST_START_NS
-from openbach_run.guest.director import SECOND_US, Director, JobInstance, JobStatus, ScenarioStatus
+from openbach_run.guest.director import SECOND_US, Director
+from openbach_run.guest.instances import JobInstance, JobStatus, ScenarioStatus
 from openbach_run.progress import Progress
 
 FOR_EVER_S = 1e9

@@ -20,8 +20,9 @@ from openbach_jobs import dama, presets
 from openbach_jobs.link_file import LinkFileError
 from openbach_run.errors import InputError
 from satlink import command as link
-from satlink import opensand_files, xml_file
-from satlink.opensand_files import Given, Satellite
+from satlink import opensand_files, opensand_unmodelled, xml_file
+from satlink.opensand_files import Given
+from satlink.opensand_satellite import Satellite
 
 Tree = Mapping[str, Any]
 """Names → texts, trees, or lists of the trees of items."""
@@ -267,7 +268,7 @@ def test_every_value_is_either_used_or_named(tmp_path: Path) -> None:
     for path in files(tmp_path, **ALL, infrastructure=INFRASTRUCTURE):
         root = xml_file.read(path)
         kind = path.stem
-        lines = opensand_files.not_read(kind, root)
+        lines = opensand_unmodelled.not_read(kind, root)
         leaves = [one for one in root.leaves() if one.text]
         counted = sum(
             int(found[1]) if (found := re.search(r": (\d+) values", one)) else 1 for one in lines

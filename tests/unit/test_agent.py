@@ -15,7 +15,8 @@ import pytest
 
 from openbach_run.guest import agent
 from openbach_run.guest.agent import GuestAgents
-from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
+from openbach_run.guest.director import SECOND_US, LaunchRefused
+from openbach_run.guest.instances import JobInstance, JobStatus
 
 
 @contextmanager

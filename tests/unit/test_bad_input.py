@@ -323,6 +323,10 @@ RUN = {"run_id": "0", "scenario": "geo", "arguments": {"vpn": "none"}, "seed": 1
             {"command": "", "runs": [], "plots": {"geo": {"x": "y"}}},
             "plots.geo: a measure and a figure were expected",
         ),
+        (
+            {"command": "", "runs": [], "titles": {"loss": {"x": "y"}}},
+            "titles.loss: a title and a unit were expected",
+        ),
         ({"command": "", "runs": [], "apart": [1]}, '"apart" is [1]'),
     ],
 )

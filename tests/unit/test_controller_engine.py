@@ -30,7 +30,8 @@ from openbach_run.commands import main
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.platform import engine as engine_module
 from openbach_run.engine.platform import reasons, rest
-from openbach_run.engine.platform.engine import ControllerEngine, as_collected
+from openbach_run.engine.platform.answers import as_collected
+from openbach_run.engine.platform.engine import ControllerEngine
 from openbach_run.engine.platform.rest import Access, Controller, base_url, read_access
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import load_packages

@@ -14,15 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openbach_run.guest.director import (
-    SECOND_US,
-    Director,
-    JobInstance,
-    JobStatus,
-    LaunchRefused,
-    ScenarioStatus,
-    substitute,
-)
+from openbach_run.guest.director import SECOND_US, Director, LaunchRefused, substitute
+from openbach_run.guest.instances import JobInstance, JobStatus, ScenarioStatus
 
 FOR_EVER = 1 << 62
 

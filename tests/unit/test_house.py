@@ -218,6 +218,17 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     assert not shown
 
 
+def test_texts_below_constants_say_what_the_constant_is() -> None:
+    """`Of a symbol.` is no answer to the question what BITS is. The jobs have yet to be read."""
+    shown = []
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            said = str(getattr(node.value, "value", "")) if isinstance(node, ast.Expr) else ""
+            if RIDDLE.match(said):
+                shown.append(f"{file.relative_to(SOURCE)}: {said.splitlines()[0]}")
+    assert not shown
+
+
 def tracked(*patterns: str) -> list[str]:
     """Return the files that git has, by their paths in the repository."""
     listed = subprocess.run(

@@ -20,7 +20,7 @@ DIRECTOR = """
 import contextlib, json, os, sys, time
 from types import SimpleNamespace
 from openbach_run.guest import agent, threads, warm
-from openbach_run.guest.director import JobInstance
+from openbach_run.guest.instances import JobInstance
 
 place = sys.argv[1]
 agent.JOBS_DIRECTORY = place + "/records"

@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 from string import Template
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.ip_versions import IP, VALUES, check_cell
 from openbach_run.campaign.model import Campaign
@@ -28,7 +29,6 @@ from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import EVERY_STATISTIC, Declared
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_used

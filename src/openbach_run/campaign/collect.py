@@ -19,8 +19,9 @@ from openbach_run.campaign.plan import campaign_of
 from openbach_run.campaign.reading import file_beside, read_with_subs, settings_of, sweep_of
 from openbach_run.campaign.request import Plan, installed, path_of
 from openbach_run.campaign.run import store_of
-from openbach_run.engine.platform.engine import FETCHED, RunKey, order_of, run_key
+from openbach_run.engine.platform.engine import FETCHED, RunKey, run_key
 from openbach_run.engine.platform.instances import instances_of, wrong_with
+from openbach_run.engine.platform.order import order_of
 from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.scenario import Scenario

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.plan import campaign_of
 from openbach_run.campaign.reading import read_with_subs, settable, sweep_of
@@ -23,7 +24,7 @@ from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.shapes import check
 from openbach_run.openbach.source import SUFFIXES, file_of
 from openbach_run.yaml_files import read_yaml

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from openbach_jobs.link_file import near
 from openbach_jobs.presets import DAMA, DVBS2
 from openbach_run.catalog import Entries, description, with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.limits import INSIDE, IPV6, OUTSIDE
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.uses import Use, every_use
 from openbach_run.openbach.values import sole_placeholder

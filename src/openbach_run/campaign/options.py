@@ -37,7 +37,7 @@ class Options:
     pcap: bool = False
     """Keep every packet of every interface."""
     keys: bool = False
-    """With `pcap`: keep the keys of WireGuard's tunnels, and the qlog of QUIC."""
+    """True to keep, with `pcap`, the keys of WireGuard's tunnels, and the qlog of QUIC."""
     locked: bool = False
     """Refuse other Debian and Python packages than those of the locks."""
     additions: tuple[Path, ...] = ()

@@ -18,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign.vpn_folder import check_vpn_values
 from openbach_run.campaign.vpn_values import NONE, read_values, setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import check
 from openbach_run.paths import SCENARIOS
 from openbach_run.yaml_files import read_yaml

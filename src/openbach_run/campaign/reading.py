@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign import ip_versions, noise, platforms
 from openbach_run.campaign.model import Seeds, Sweep
 from openbach_run.campaign.settings import check_values, is_list, is_value
@@ -21,7 +22,7 @@ from openbach_run.openbach.extras import check_extras
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of, measures_of
 from openbach_run.openbach.reading import read_scenario
-from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.source import file_of
 from openbach_run.openbach.uses import uses

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
@@ -18,7 +19,7 @@ from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError, NoSuchScenario
 from openbach_run.openbach.job_folders import Package, faults, left_out, load_packages
 from openbach_run.openbach.lint import lint
-from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.source import SUFFIXES, file_of, is_source
 from openbach_run.results.seeds import FIRST_SEEDS
 

@@ -27,6 +27,7 @@ from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Declared
+from openbach_run.openbach.titles import own_titles
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress, Reporter
 from openbach_run.results import campaign_file
@@ -362,6 +363,10 @@ class _Work:
         words += [] if plan.seeds is None else ["--seeds", plan.seeds]
         words += options.path_words if options.engine == "controller" else options.words(None)
         plots = {campaign.scenario.name: campaign.plot for campaign in plan.campaigns}
+        titles = dict(earlier.titles)
+        for campaign in plan.campaigns:
+            own = own_titles(campaign.path)
+            titles |= {name: title._asdict() for name, title in own.items()}
         command = shlex.join(words)
         before = [line for line in earlier.commands if line != command]
         return campaign_file.text(
@@ -370,6 +375,7 @@ class _Work:
             commit=commit(),
             apart=options.chosen,
             plots={**earlier.plots, **plots},
+            **({"titles": titles} if titles else {}),
             **({"earlier": before} if before else {}),
         )
 

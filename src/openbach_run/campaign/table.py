@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from pathlib import Path
 
@@ -69,25 +69,14 @@ def campaign_table(
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
         if len(campaign.seeds_of(cell)) > 1:
             several.append((shown, campaign.has_chance(cell)))
-    defaults = {
-        **GENERAL,
-        **campaign.scenario.sweep.get("defaults", {}),
-        **campaign.constants,
-    }
-    fixed = ", ".join(
-        f"{name}={values[0]}"
-        for name, values in campaign.values.items()
-        if name not in swept and values[0] != defaults.get(name)
-    )
+    fixed = _fixed(campaign, swept)
     unnamed = campaign.measure_in_words if down else "run"
-    mine = [record for record in records if record.scenario == campaign.scenario.name]
-    with_steps = {name for name, preset in campaign.presets.items() if least.rate_steps(preset)}
     listed = []
     for key, cells in rows.items():
         listed.append([*key, *(cells.get(values, "") for values in columns)])
+    title = f"{campaign.scenario.name}: {campaign.measure_in_words}"
     return Table(
-        f"{campaign.scenario.name}: {campaign.measure_in_words}"
-        + (f" with {fixed}" if fixed else ""),
+        f"{title} with {fixed}" if fixed else title,
         [*down, *("=".join((*across, *values)) or unnamed for values in columns)],
         listed,
         "; ".join(
@@ -95,18 +84,39 @@ def campaign_table(
                 _note(campaign),
                 *alike(several),
                 *_survivors(rows),
-                *least.notes(mine, campaign.swept, with_steps),
-                *_fragments(campaign, records),
-                *_warnings(records),
-                *_shares(campaign, records),
-                *_sizes(campaign, records),
-                *_clocks(records),
-                *not_locked(records),
-                *(late(campaign, records, runs) if runs else []),
+                *_notes_of_runs(campaign, records, runs),
             ]
         ),
         len(down),
     )
+
+
+def _fixed(campaign: Campaign, swept: Sequence[str]) -> str:
+    """Return the values that are neither swept nor the scenario's defaults: `loss=1, pep=B`."""
+    in_file = campaign.scenario.sweep.get("defaults", {})
+    defaults = {**GENERAL, **in_file, **campaign.constants}
+    fixed = []
+    for name, values in campaign.values.items():
+        if name not in swept and values[0] != defaults.get(name):
+            fixed.append(f"{name}={values[0]}")
+    return ", ".join(fixed)
+
+
+def _notes_of_runs(
+    campaign: Campaign, records: Sequence[Record], runs: Path | None
+) -> Iterator[str]:
+    """Yield what a reader has to know of the runs in the table."""
+    mine = [record for record in records if record.scenario == campaign.scenario.name]
+    with_steps = {name for name, preset in campaign.presets.items() if least.rate_steps(preset)}
+    yield from least.notes(mine, campaign.swept, with_steps)
+    yield from _fragments(campaign, records)
+    yield from _warnings(records)
+    yield from _shares(campaign, records)
+    yield from _sizes(campaign, records)
+    yield from _clocks(records)
+    yield from not_locked(records)
+    if runs:
+        yield from late(campaign, records, runs)
 
 
 def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None:

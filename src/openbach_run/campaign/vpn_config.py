@@ -19,10 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign.vpn_folder import is_taken, vpn_of
 from openbach_run.catalog import with_base
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import check
 from openbach_run.yaml_files import read_yaml
 
@@ -69,7 +69,7 @@ class Config:
     values: dict[str, str] = field(default_factory=dict)
     """The values that it makes, with those that were given beside it."""
     commands: bool = False
-    """Whether commands of the file are run."""
+    """True if commands of the file are run."""
     taken: list[str] = field(default_factory=list)
     usual: list[str] = field(default_factory=list)
     """Values in force without a line of the file."""

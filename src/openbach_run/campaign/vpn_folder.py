@@ -13,9 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.catalog import DESCRIBED, description
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import check
 
 FILE = DESCRIBED["vpn-configs"]

@@ -49,20 +49,14 @@ def add_file(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_controller(parser: argparse.ArgumentParser) -> None:
     """Add --controller and --project, which say where on which OpenBACH platform."""
-    parser.add_argument(
-        "--controller",
-        metavar="HOST",
-        help=(
-            "address of the OpenBACH platform: HOST, HOST:PORT or a URL (default: the file"
-            " 'controller' of this directory, which also has login and password)"
-        ),
+    add = parser.add_argument
+    text = (
+        "address of the OpenBACH platform: HOST, HOST:PORT or a URL (default: the file"
+        " 'controller' of this directory, which also has login and password)"
     )
-    parser.add_argument(
-        "--project",
-        metavar="NAME",
-        default=PROJECT,
-        help=f"project of the controller in which scenarios run (default {PROJECT})",
-    )
+    add("--controller", metavar="HOST", help=text)
+    text = f"project of the controller in which scenarios run (default {PROJECT})"
+    add("--project", metavar="NAME", default=PROJECT, help=text)
 
 
 def add_with(parser: argparse.ArgumentParser, text: str) -> None:

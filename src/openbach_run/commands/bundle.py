@@ -29,35 +29,28 @@ LEVELS = (1, 19)
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("bundle", __doc__)
-    cli.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write"
+    add = cli.add_argument
+    add("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
+    text = (
+        "with the programs of VPNs that no Debian package has; building them takes some 30"
+        " minutes, once"
     )
-    cli.add_argument(
-        "--programs",
-        action="store_true",
-        help=(
-            "with the programs of VPNs that no Debian package has; building them takes some 30"
-            " minutes, once"
-        ),
-    )
-    cli.add_argument(
+    add("--programs", action="store_true", help=text)
+    text = f"of compression by zstd, {LEVELS[0]} to {LEVELS[1]} (default 12)"
+    add(
         "--level",
         type=int,
         default=12,
         metavar="N",
         choices=range(LEVELS[0], LEVELS[1] + 1),
-        help=f"of compression by zstd, {LEVELS[0]} to {LEVELS[1]} (default 12)",
+        help=text,
     )
-    cli.add_argument(
-        "--sources",
-        type=Path,
-        metavar="DIRECTORY",
-        help=(
-            "copy the source packages of the kernel and of Debian's programs there, some GB, for"
-            " who publishes a bundle"
-        ),
+    text = (
+        "copy the source packages of the kernel and of Debian's programs there, some GB, for who"
+        " publishes a bundle"
     )
-    cli.add_argument("--quiet", action="store_true", help="no progress")
+    add("--sources", type=Path, metavar="DIRECTORY", help=text)
+    add("--quiet", action="store_true", help="no progress")
     return cli
 
 

@@ -44,41 +44,25 @@ UDP_RATE = "1G"
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("calibrate", __doc__, EPILOG)
-    cli.add_argument("name", metavar="NAME", help="of the profile")
-    cli.add_argument(
+    add = cli.add_argument
+    add("name", metavar="NAME", help="of the profile")
+    text = "default %(default)s"
+    add(
         "--vpn",
         metavar="VPN,…",
         default="openvpn_udp,openvpn_tcp,wireguard_go,nebula,tinc_switch",
-        help="default %(default)s",
+        help=text,
     )
-    cli.add_argument(
-        "--payload-bytes", metavar="N,N", default="200,1300", help="lengths (default %(default)s)"
-    )
-    cli.add_argument(
-        "--check-bytes",
-        metavar="N",
-        type=int,
-        default=700,
-        help="length for the check (default 700)",
-    )
-    cli.add_argument(
-        "--duration-s", metavar="S", type=int, default=5, help="of each measurement (default 5)"
-    )
-    cli.add_argument(
-        "--repetitions", metavar="N", type=int, default=5, help="of each measurement (default 5)"
-    )
+    add("--payload-bytes", metavar="N,N", default="200,1300", help="lengths (default %(default)s)")
+    text = "length for the check (default 700)"
+    add("--check-bytes", metavar="N", type=int, default=700, help=text)
+    add("--duration-s", metavar="S", type=int, default=5, help="of each measurement (default 5)")
+    add("--repetitions", metavar="N", type=int, default=5, help="of each measurement (default 5)")
     add_with(cli, "your own additions")
-    cli.add_argument(
-        "--results",
-        metavar="DIR",
-        type=Path,
-        default=Path("results/calibrate"),
-        help="where runs go",
-    )
-    cli.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, default=Path(), help="default: this directory"
-    )
-    cli.add_argument("--quiet", action="store_true", help="no progress")
+    text = "where runs go"
+    add("--results", metavar="DIR", type=Path, default=Path("results/calibrate"), help=text)
+    add("-o", "--output", metavar="DIR", type=Path, default=Path(), help="default: this directory")
+    add("--quiet", action="store_true", help="no progress")
     return cli
 
 
@@ -195,12 +179,7 @@ def plan_of_measurements(
 ) -> Plan:
     """Return the plan of the runs that measure."""
     payloads = ",".join(map(str, [*payloads_bytes, arguments.check_bytes]))
-    settings = [
-        f"vpn={','.join(vpns)}",
-        f"payload_bytes={payloads}",
-        "cc=reno",
-        "rate=unlimited",
-    ]
+    settings = [f"vpn={','.join(vpns)}", f"payload_bytes={payloads}", "cc=reno", "rate=unlimited"]
     # No link stands in the way: neither a rate nor a delay.
     settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
     return plan_of("lan_udp", settings, str(arguments.repetitions), options)

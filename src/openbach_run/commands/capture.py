@@ -25,9 +25,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from openbach_jobs.link_file import near
 from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.results import run_files, run_json
 from openbach_run.results.captures import (
     CAPTURE,
@@ -49,16 +49,11 @@ from openbach_run.topology.hosts import Inventory
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("capture", __doc__)
-    cli.add_argument(
-        "run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID"
-    )
-    cli.add_argument("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
-    cli.add_argument(
-        "--check", action="store_true", help="compute the run's capture_hash from the packets"
-    )
-    cli.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap"
-    )
+    add = cli.add_argument
+    add("run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID")
+    add("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
+    add("--check", action="store_true", help="compute the run's capture_hash from the packets")
+    add("-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap")
     return cli
 
 

@@ -72,23 +72,13 @@ def parser() -> argparse.ArgumentParser:
         usage="openbach-run exec SCENARIO [NAME=VALUE …] [options] -- HOST 'COMMAND' …",
     )
     add_testbed(cli)
-    cli.add_argument(
-        "--script", type=Path, metavar="FILE", help="commands, a line HOST COMMAND for each"
-    )
-    cli.add_argument(
-        "--limit",
-        type=int,
-        default=LIMIT_S,
-        metavar="S",
-        help=f"virtual seconds after which all is ended (default {LIMIT_S})",
-    )
-    cli.add_argument(
-        measured.MEASURE,
-        action="append",
-        metavar="NAME=REGEX",
-        help="a column; with it all options of `openbach-run SCENARIO` are taken",
-    )
-    cli.add_argument("--seeds", metavar="N|A,B,…", help="with --measure: how many, or which ones")
+    add = cli.add_argument
+    add("--script", type=Path, metavar="FILE", help="commands, a line HOST COMMAND for each")
+    text = f"virtual seconds after which all is ended (default {LIMIT_S})"
+    add("--limit", type=int, default=LIMIT_S, metavar="S", help=text)
+    text = "a column; with it all options of `openbach-run SCENARIO` are taken"
+    add(measured.MEASURE, action="append", metavar="NAME=REGEX", help=text)
+    add("--seeds", metavar="N|A,B,…", help="with --measure: how many, or which ones")
     add_files(cli)
     return cli
 
@@ -97,18 +87,11 @@ def add_testbed(
     cli: argparse.ArgumentParser, *, several_seeds: bool = False, optional: bool = False
 ) -> None:
     """Add the arguments that say which testbed is brought up."""
-    cli.add_argument(
-        "scenario",
-        metavar="SCENARIO",
-        nargs="?" if several_seeds or optional else None,
-        help="scenario file, or the name of one" + (" (default geo)" if several_seeds else ""),
-    )
-    cli.add_argument(
-        "settings",
-        metavar="NAME=VALUE",
-        nargs="*",
-        help="value of an argument or constant of the scenario; without one, its first value",
-    )
+    add = cli.add_argument
+    text = "scenario file, or the name of one" + (" (default geo)" if several_seeds else "")
+    add("scenario", metavar="SCENARIO", nargs="?" if several_seeds or optional else None, help=text)
+    text = "value of an argument or constant of the scenario; without one, its first value"
+    add("settings", metavar="NAME=VALUE", nargs="*", help=text)
     if several_seeds:
         cli.add_argument(
             "--seeds",
@@ -120,35 +103,22 @@ def add_testbed(
         cli.add_argument(
             "--seed", type=int, default=1, metavar="N", help="seed of all chance (default 1)"
         )
-    cli.add_argument(
-        "--inventory",
-        type=Path,
-        metavar="FILE",
-        help="hosts, networks and routes (default: those that the scenario names)",
-    )
-    cli.add_argument(
-        "--locked",
-        action="store_true",
-        help="refuse other Debian and Python packages than the locked ones (exit code 2)",
-    )
+    text = "hosts, networks and routes (default: those that the scenario names)"
+    add("--inventory", type=Path, metavar="FILE", help=text)
+    text = "refuse other Debian and Python packages than the locked ones (exit code 2)"
+    add("--locked", action="store_true", help=text)
     add_with(cli, "your VPNs, jobs, scenarios and so on (docs/additions.md)")
     add_jobs(cli)
-    cli.add_argument("--quiet", action="store_true", help="only what the commands print")
+    add("--quiet", action="store_true", help="only what the commands print")
 
 
 def add_files(cli: argparse.ArgumentParser) -> None:
     """Add the options for files that go to the hosts, and come back."""
     add_file(cli, "file or directory that the commands find, under its own name or NAME")
-    cli.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="where the files go that the commands have left",
-    )
-    cli.add_argument(
-        "--pcap", action="store_true", help="with -o: keep every packet of every interface, too"
-    )
+    add = cli.add_argument
+    text = "where the files go that the commands have left"
+    add("-o", "--output", type=Path, metavar="DIR", help=text)
+    add("--pcap", action="store_true", help="with -o: keep every packet of every interface, too")
 
 
 def main(argv: list[str]) -> int:

@@ -20,16 +20,10 @@ Running a scenario needs no JSON: `openbach-run my_scenario.yml` runs it as it i
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("expand", DESCRIPTION)
-    cli.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a scenario written as YAML"
-    )
-    cli.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="where NAME.json of each NAME.yml goes (default: printed)",
-    )
+    add = cli.add_argument
+    add("files", nargs="+", type=Path, metavar="FILE", help="a scenario written as YAML")
+    text = "where NAME.json of each NAME.yml goes (default: printed)"
+    add("-o", "--output", type=Path, metavar="DIR", help=text)
     return cli
 
 

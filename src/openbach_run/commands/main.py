@@ -113,128 +113,78 @@ def parser() -> argparse.ArgumentParser:
     _add_execution(cli)
     _add_engine(cli)
     _add_own(cli)
-    cli.add_argument(
-        "--check", action="store_true", help="only check the scenario as the real backend does"
-    )
-    cli.add_argument("--quiet", action="store_true", help="no progress")
-    cli.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    add = cli.add_argument
+    add("--check", action="store_true", help="only check the scenario as the real backend does")
+    add("--quiet", action="store_true", help="no progress")
+    add("--version", action=_Version, nargs=0, help="print the version")
     return cli
 
 
 def _add_values(cli: argparse.ArgumentParser) -> None:
     """Add what is run: the scenario, its values, its seeds."""
-    cli.add_argument(
-        "scenario",
-        metavar="SCENARIO",
-        help=(
-            "scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/,"
-            " campaigns/ or topologies/"
-        ),
+    add = cli.add_argument
+    text = (
+        "scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/,"
+        " campaigns/ or topologies/"
     )
-    cli.add_argument(
-        "settings",
-        metavar="NAME=VALUE[,VALUE…]",
-        nargs="*",
-        help=(
-            "value of an argument or constant of the scenario; several values are swept;"
-            " vpn.NAME=VALUE is a setting of the VPN, as vpn.cipher=AES-256-CBC (docs/vpns.md)"
-        ),
+    add("scenario", metavar="SCENARIO", help=text)
+    text = (
+        "value of an argument or constant of the scenario; several values are swept;"
+        " vpn.NAME=VALUE is a setting of the VPN, as vpn.cipher=AES-256-CBC (docs/vpns.md)"
     )
-    cli.add_argument(
-        "--seeds",
-        metavar="N|A,B,…",
-        help=(
-            "how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 if anything is"
-            " random, else 1; or as in the campaign file)"
-        ),
+    add("settings", metavar="NAME=VALUE[,VALUE…]", nargs="*", help=text)
+    text = (
+        "how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 if anything is"
+        " random, else 1; or as in the campaign file)"
     )
+    add("--seeds", metavar="N|A,B,…", help=text)
 
 
 def _add_execution(cli: argparse.ArgumentParser) -> None:
     """Add the options on how runs are executed, and on what they leave."""
-    cli.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="runs at the same time (default: the CPUs this process may use)",
+    add = cli.add_argument
+    text = "runs at the same time (default: the CPUs this process may use)"
+    add("--workers", type=int, metavar="N", help=text)
+    text = (
+        "run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout"
+        " (docs/clusters.md)"
     )
-    cli.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help=(
-            "run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout"
-            " (docs/clusters.md)"
-        ),
+    add("--scheduler", metavar="ADDRESS", help=text)
+    text = "only print the number of runs to do, their time and size"
+    add("--dry-run", action="store_true", help=text)
+    text = "make what the runs need (kernel, guest, …), and run nothing"
+    add("--prepare", action="store_true", help=text)
+    text = "where records and results.csv go (default results/<scenario>)"
+    add("--results", type=Path, metavar="DIR", help=text)
+    text = "then write their technical report there (openbach-run report)"
+    add("--report", type=Path, metavar="DIR", help=text)
+    add("--rerun", action="store_true", help="run again what has already finished")
+    text = "keep every packet of every interface (some 300 MB for 30 MB transferred)"
+    add("--pcap", action="store_true", help=text)
+    text = (
+        "with --pcap: also keep the keys of WireGuard tunnels, to decrypt their packets, and the"
+        " qlog of QUIC (docs/captures.md)"
     )
-    cli.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only print the number of runs to do, their time and size",
-    )
-    cli.add_argument(
-        "--prepare",
-        action="store_true",
-        help="make what the runs need (kernel, guest, …), and run nothing",
-    )
-    cli.add_argument(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="where records and results.csv go (default results/<scenario>)",
-    )
-    cli.add_argument(
-        "--report",
-        type=Path,
-        metavar="DIR",
-        help="then write their technical report there (openbach-run report)",
-    )
-    cli.add_argument("--rerun", action="store_true", help="run again what has already finished")
-    cli.add_argument(
-        "--pcap",
-        action="store_true",
-        help="keep every packet of every interface (some 300 MB for 30 MB transferred)",
-    )
-    cli.add_argument(
-        "--keys",
-        action="store_true",
-        help=(
-            "with --pcap: also keep the keys of WireGuard tunnels, to decrypt their packets, and"
-            " the qlog of QUIC (docs/captures.md)"
-        ),
-    )
-    cli.add_argument(
-        "--locked",
-        action="store_true",
-        help="refuse other Debian and Python packages than the locked ones (exit code 2)",
-    )
-    cli.add_argument(
-        "--format",
-        choices=[*TABLE_FORMATS, "csv", "json"],
-        default="table",
-        help="output format (default table)",
-    )
+    add("--keys", action="store_true", help=text)
+    text = "refuse other Debian and Python packages than the locked ones (exit code 2)"
+    add("--locked", action="store_true", help=text)
+    text = "output format (default table)"
+    add("--format", choices=[*TABLE_FORMATS, "csv", "json"], default="table", help=text)
 
 
 def _add_engine(cli: argparse.ArgumentParser) -> None:
     """Add the options on what executes the runs."""
-    cli.add_argument(
-        "--engine",
-        choices=["virtual", "native", "controller"],
-        default="virtual",
-        help=(
-            "where the runs go: virtual (virtual time on this machine, default), native (this"
-            " machine's kernel, real time) or controller (a real OpenBACH platform)"
-        ),
+    add = cli.add_argument
+    text = (
+        "where the runs go: virtual (virtual time on this machine, default), native (this"
+        " machine's kernel, real time) or controller (a real OpenBACH platform)"
     )
-    cli.add_argument(
-        "--clock",
-        metavar="CLOCK",
-        default=VIRTUAL,
-        help=(
-            "clock of the virtual engine (default virtual); real, or real/N, which is N times"
-            " slower, validate it (docs/native.md)"
-        ),
+    add("--engine", choices=["virtual", "native", "controller"], default="virtual", help=text)
+    text = (
+        "clock of the virtual engine (default virtual); real, or real/N, which is N times slower,"
+        " validate it (docs/native.md)"
     )
+    add("--clock", metavar="CLOCK", default=VIRTUAL, help=text)
     add_controller(cli)
 
 

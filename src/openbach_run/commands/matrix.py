@@ -32,14 +32,10 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("matrix", __doc__, EPILOG)
     add_results(cli, "a results directory, or a report: a folder with results.parquet")
-    cli.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", required=True, help="where the pages go"
-    )
-    cli.add_argument(
-        "--measure",
-        metavar="COLUMN",
-        help="the column of results.csv to show (default: the first measure of each scenario)",
-    )
+    add = cli.add_argument
+    add("-o", "--output", type=Path, metavar="DIR", required=True, help="where the pages go")
+    text = "the column of results.csv to show (default: the first measure of each scenario)"
+    add("--measure", metavar="COLUMN", help=text)
     return cli
 
 

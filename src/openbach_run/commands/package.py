@@ -36,39 +36,21 @@ from openbach_run.topology.inventory import agent_addresses, load_inventory
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("package", __doc__)
-    cli.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("openbach-package"),
-        metavar="DIR",
-        help=(
-            "where to write; what is there of an earlier time is replaced (default"
-            " openbach-package)"
-        ),
+    add = cli.add_argument
+    text = "where to write; what is there of an earlier time is replaced (default openbach-package)"
+    add("-o", "--output", type=Path, default=Path("openbach-package"), metavar="DIR", help=text)
+    text = f"name of the project (default {PROJECT})"
+    add("--project", default=PROJECT, metavar="NAME", help=text)
+    text = (
+        "the platform's hosts and networks; the scenarios get its addresses (default inventory.yml)"
     )
-    cli.add_argument(
-        "--project",
-        default=PROJECT,
-        metavar="NAME",
-        help=f"name of the project (default {PROJECT})",
-    )
-    cli.add_argument(
-        "--inventory",
-        type=Path,
-        default=INVENTORY,
-        metavar="FILE",
-        help=(
-            "the platform's hosts and networks; the scenarios get its addresses (default"
-            " inventory.yml)"
-        ),
-    )
+    add("--inventory", type=Path, default=INVENTORY, metavar="FILE", help=text)
     add_with(cli, "a directory of yours whose jobs are packed as well (docs/jobs.md)")
     host = "do it on this controller: HOST, HOST:PORT or a URL; the file 'controller' has the login"
-    cli.add_argument("--install", metavar="HOST", help=host)
-    cli.add_argument("--check", action="store_true", help="with --install: only say what lacks")
+    add("--install", metavar="HOST", help=host)
+    add("--check", action="store_true", help="with --install: only say what lacks")
     again = "with --install: add and install the jobs once more (other files, same version)"
-    cli.add_argument("--again", action="store_true", help=again)
+    add("--again", action="store_true", help=again)
     return cli
 
 

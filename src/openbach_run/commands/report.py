@@ -21,6 +21,7 @@ from openbach_run.progress import Reporter
 from openbach_run.report.cells import BASELINE, Campaigns, printable, read_campaigns
 from openbach_run.report.claims import Claim
 from openbach_run.report.runs_file import ENDING
+from openbach_run.report.words import with_titles
 from openbach_run.results.record import Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
 from openbach_run.results.run_archive import write_runs
@@ -43,47 +44,27 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("report", __doc__, EPILOG)
     add_results(cli, "a results directory of a campaign, or the results.parquet of a report")
-    cli.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="where the report goes (default reports/<name of RESULTS>)",
+    add = cli.add_argument
+    text = "where the report goes (default reports/<name of RESULTS>)"
+    add("-o", "--output", type=Path, metavar="DIR", help=text)
+    text = (
+        "the configuration that all others are compared with (default vpn=none pep=none, where"
+        " there are such cells)"
     )
-    cli.add_argument(
-        "--baseline",
-        metavar="NAME=VALUE",
-        nargs="*",
-        help=(
-            "the configuration that all others are compared with (default vpn=none pep=none, where"
-            " there are such cells)"
-        ),
+    add("--baseline", metavar="NAME=VALUE", nargs="*", help=text)
+    text = "with the method and the limitations in full, some 30 pages more"
+    add("--appendix", action="store_true", help=text)
+    text = f"with {ARCHIVE}: the runs, from which the report can be made again elsewhere"
+    add("--runs", action="store_true", help=text)
+    text = "page 1 alone, in a second or two: page-1.html to put into another page, report.md"
+    add("--first-page", action="store_true", help=text)
+    text = (
+        "figures for a paper alone: distributions over the seeds, bars with intervals, ratios"
+        " to the baseline; PDF, SVG, PGF; as wide as a column of a two-column page (3.5 in), or"
+        " as both (7.16 in)"
     )
-    cli.add_argument(
-        "--appendix",
-        action="store_true",
-        help="with the method and the limitations in full, some 30 pages more",
-    )
-    cli.add_argument(
-        "--runs",
-        action="store_true",
-        help=f"with {ARCHIVE}: the runs, from which the report can be made again elsewhere",
-    )
-    cli.add_argument(
-        "--first-page",
-        action="store_true",
-        help="page 1 alone, in a second or two: page-1.html to put into another page, report.md",
-    )
-    cli.add_argument(
-        "--paper",
-        choices=["column", "page"],
-        help=(
-            "figures for a paper alone: distributions over the seeds, bars with intervals, ratios"
-            " to the baseline; PDF, SVG, PGF; as wide as a column of a two-column page (3.5 in), or"
-            " as both (7.16 in)"
-        ),
-    )
-    cli.add_argument("--quiet", action="store_true", help="no progress")
+    add("--paper", choices=["column", "page"], help=text)
+    add("--quiet", action="store_true", help="no progress")
     return cli
 
 
@@ -158,7 +139,7 @@ def write_report(
     from openbach_run.report.write import write, write_first
 
     claims: list[Claim] = []
-    with Reporter(quiet) as reporter:
+    with Reporter(quiet) as reporter, with_titles(campaigns.titles):
         if paper:
             from openbach_run.report.paper import write as write_figures
 

@@ -26,12 +26,7 @@ from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv, as_json
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
 
-TABLE_FORMATS = {
-    "table": as_text,
-    "markdown": as_markdown,
-    "latex": as_latex,
-    "html": as_html,
-}
+TABLE_FORMATS = {"table": as_text, "markdown": as_markdown, "latex": as_latex, "html": as_html}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import in_words
 from openbach_run.openbach.scenario import defaults_of
 from openbach_run.openbach.source import SUFFIXES, is_source
+from openbach_run.openbach.titles import Title, titles_of, titles_of_ours
 from openbach_run.openbach.uses import argument_choices, uses
 from openbach_run.openbach.value_checks import ending
 from openbach_run.openbach.values import sole_placeholder
@@ -38,12 +39,15 @@ class Setting:
     takes: str
     """Values that its job takes, in words, if that is no list of choices."""
     is_argument: bool
+    title: Title
+    """Title and unit of it in tables and reports, as far as a scenario declares them."""
 
 
 def settings_of(path: Path, catalog: Catalog, packages: dict[str, Package]) -> list[Setting]:
     """Return the settings of a scenario's file, its arguments first. Raises InputError."""
     scenario, subs = read_with_subs(path, packages)
     jobs = {name: package.job for name, package in packages.items()}
+    titles = {**titles_of_ours(), **titles_of(path)}
     whole = GENERAL | defaults_of((*subs.values(), scenario))
     whole |= sweep_table(scenario, path, "defaults")
     defaults: dict[str, tuple[str, ...]] = {name: (str(value),) for name, value in whole.items()}
@@ -70,6 +74,7 @@ def settings_of(path: Path, catalog: Catalog, packages: dict[str, Package]) -> l
             choices.get(name, ()),
             takes.get(name, ""),
             name in scenario.arguments,
+            titles.get(name, Title()),
         )
         for name, text in settable(scenario, subs).items()
     ]
@@ -99,8 +104,10 @@ def help_of(scenario: str, options: Options) -> Iterator[str]:
 
 def _lines(setting: Setting) -> Iterator[str]:
     """Yield the lines of a setting."""
+    title = ", ".join(filter(None, setting.title))
+    text = f"{setting.text} [{title}]" if title else setting.text
     yield f"  {setting.name}={','.join(setting.default) or '… (has to be given)'}"
-    yield indent(fill(setting.text, WIDTH - len(MARGIN)), MARGIN)
+    yield indent(fill(text, WIDTH - len(MARGIN)), MARGIN)
     takes = _listed(setting.choices) if setting.choices else setting.takes
     if takes:
         yield indent(fill(f"takes {takes}", WIDTH - len(MARGIN)), MARGIN)

@@ -37,62 +37,32 @@ examples:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser("serve", DESCRIPTION, EPILOG)
-    cli.add_argument(
-        "--listen",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to serve on (default 127.0.0.1)",
+    add = cli.add_argument
+    text = "address to serve on (default 127.0.0.1)"
+    add("--listen", default="127.0.0.1", metavar="ADDRESS", help=text)
+    text = f"port; 0 takes a free one (default {CONTROLLER_PORT})"
+    add("--port", type=int, default=CONTROLLER_PORT, help=text)
+    text = (
+        "where records and the list of instances are kept (default results, as for other commands)"
     )
-    cli.add_argument(
-        "--port",
-        type=int,
-        default=CONTROLLER_PORT,
-        help=f"port; 0 takes a free one (default {CONTROLLER_PORT})",
+    add("--results", type=Path, default=Path("results"), metavar="DIR", help=text)
+    text = f"its first line is a password of user {LOGIN}, beside the token of each start"
+    add("--password-file", type=Path, metavar="FILE", help=text)
+    text = (
+        "also serve OpenBACH's own web UI, at /app: the folder"
+        " ansible/roles/install_auditorium/files/frontend of a checkout of OpenBACH"
     )
-    cli.add_argument(
-        "--results",
-        type=Path,
-        default=Path("results"),
-        metavar="DIR",
-        help=(
-            "where records and the list of instances are kept (default results, as for other"
-            " commands)"
-        ),
-    )
-    cli.add_argument(
-        "--password-file",
-        type=Path,
-        metavar="FILE",
-        help=f"its first line is a password of user {LOGIN}, beside the token of each start",
-    )
-    cli.add_argument(
-        "--web-ui",
-        type=Path,
-        metavar="DIR",
-        help=(
-            "also serve OpenBACH's own web UI, at /app: the folder"
-            " ansible/roles/install_auditorium/files/frontend of a checkout of OpenBACH"
-        ),
-    )
-    cli.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="runs at the same time (default: the CPUs this process may use)",
-    )
+    add("--web-ui", type=Path, metavar="DIR", help=text)
+    text = "runs at the same time (default: the CPUs this process may use)"
+    add("--workers", type=int, metavar="N", help=text)
     add_with(
         cli,
         "VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's"
         " shape",
     )
     add_jobs(cli)
-    cli.add_argument(
-        "--inventory",
-        type=Path,
-        default=INVENTORY,
-        metavar="FILE",
-        help="the hosts and networks (default inventory.yml)",
-    )
+    text = "the hosts and networks (default inventory.yml)"
+    add("--inventory", type=Path, default=INVENTORY, metavar="FILE", help=text)
     return cli
 
 

@@ -25,10 +25,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from openbach_jobs.link_file import near
 from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.progress import shown_when_due
 from openbach_run.prompt.session import given_files
 from openbach_run.prompt.terminal import NoTestbed, Session, attach, chosen, known, live_testbed
@@ -44,21 +44,12 @@ def parser() -> argparse.ArgumentParser:
         "shell", __doc__, usage="openbach-run shell SCENARIO [NAME=VALUE …] | --join"
     )
     add_testbed(cli, optional=True)
-    cli.add_argument("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")
-    cli.add_argument(
-        "--join",
-        nargs="?",
-        const="",
-        metavar="PID",
-        help="another prompt in a testbed that is up: that of the command with this process",
-    )
-    cli.add_argument(
-        "--keep",
-        type=Path,
-        default=USUAL_SCRIPT,
-        metavar="FILE",
-        help=f"where what was typed is kept (default {USUAL_SCRIPT})",
-    )
+    add = cli.add_argument
+    add("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")
+    text = "another prompt in a testbed that is up: that of the command with this process"
+    add("--join", nargs="?", const="", metavar="PID", help=text)
+    text = f"where what was typed is kept (default {USUAL_SCRIPT})"
+    add("--keep", type=Path, default=USUAL_SCRIPT, metavar="FILE", help=text)
     add_file(cli, "file or directory that commands find, under its own name or NAME")
     return cli
 

@@ -27,11 +27,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach.refusals import near
 from openbach_run.progress import shown_when_due
 from openbach_run.prompt.compare import (
     Verdict,
@@ -77,62 +77,29 @@ def parser() -> argparse.ArgumentParser:
         usage="openbach-run try [SCENARIO] [NAME=VALUE …] --server COMMAND --client COMMAND",
     )
     add_testbed(cli, several_seeds=True)
-    cli.add_argument("--server", required=True, metavar="COMMAND", help="command on the server")
-    cli.add_argument("--client", required=True, metavar="COMMAND", help="command on the client")
-    cli.add_argument(
-        "--at",
-        nargs=2,
-        default=("server", "pc"),
-        metavar=("HOST", "HOST"),
-        help="hosts of server and client (default: server pc)",
-    )
+    add = cli.add_argument
+    add("--server", required=True, metavar="COMMAND", help="command on the server")
+    add("--client", required=True, metavar="COMMAND", help="command on the client")
+    text = "hosts of server and client (default: server pc)"
+    add("--at", nargs=2, default=("server", "pc"), metavar=("HOST", "HOST"), help=text)
     add_file(cli, "another file or directory that both find, under its own name or NAME")
-    cli.add_argument(
-        "--payload", metavar="SIZE", help="a file `payload` of random bytes for both, as 3M"
-    )
-    cli.add_argument(
-        "--received",
-        metavar="NAME",
-        help="file that the client writes (- is what it prints); has to be the payload, if given",
-    )
-    cli.add_argument(
-        "--qlog", action="store_true", help="QLOGDIR is a directory that -o brings back"
-    )
-    cli.add_argument(
-        "--limit",
-        type=int,
-        default=3600,
-        metavar="S",
-        help="virtual seconds after which a seed is ended (default 3600)",
-    )
-    cli.add_argument(
-        "--once",
-        action="store_true",
-        help="do not repeat the first seed, which shows whether the programs repeat themselves",
-    )
-    cli.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help=f"where {RESULTS} goes, and for each seed what the programs print and leave",
-    )
-    cli.add_argument("--pcap", action="store_true", help="with -o: keep every packet, too")
-    cli.add_argument(
-        "--against", type=Path, metavar="DIR", help="compare with what an earlier -o DIR has left"
-    )
-    cli.add_argument(
-        "--tolerance",
-        metavar="PART",
-        help="with --against: how much slower is no regression (default 5%%)",
-    )
-    cli.add_argument("--junit", type=Path, metavar="FILE", help="write the verdict as JUnit's XML")
-    cli.add_argument("--summary", type=Path, metavar="FILE", help="write it as Markdown")
-    cli.add_argument(
-        "--bisect",
-        action="store_true",
-        help="with --against: exit codes for `git bisect run`",
-    )
+    add("--payload", metavar="SIZE", help="a file `payload` of random bytes for both, as 3M")
+    text = "file that the client writes (- is what it prints); has to be the payload, if given"
+    add("--received", metavar="NAME", help=text)
+    add("--qlog", action="store_true", help="QLOGDIR is a directory that -o brings back")
+    text = "virtual seconds after which a seed is ended (default 3600)"
+    add("--limit", type=int, default=3600, metavar="S", help=text)
+    text = "do not repeat the first seed, which shows whether the programs repeat themselves"
+    add("--once", action="store_true", help=text)
+    text = f"where {RESULTS} goes, and for each seed what the programs print and leave"
+    add("-o", "--output", type=Path, metavar="DIR", help=text)
+    add("--pcap", action="store_true", help="with -o: keep every packet, too")
+    add("--against", type=Path, metavar="DIR", help="compare with what an earlier -o DIR has left")
+    text = "with --against: how much slower is no regression (default 5%%)"
+    add("--tolerance", metavar="PART", help=text)
+    add("--junit", type=Path, metavar="FILE", help="write the verdict as JUnit's XML")
+    add("--summary", type=Path, metavar="FILE", help="write it as Markdown")
+    add("--bisect", action="store_true", help="with --against: exit codes for `git bisect run`")
     return cli
 
 

@@ -52,18 +52,12 @@ RUN_LIMIT_BYTES = 64 << 20
 RUN_LIMIT_FILES = 20_000
 """The most that a run may write, its capture apart; one that writes more is ended."""
 GUEST_MODULES = (
-    "openbach_run/__init__.py",
-    "openbach_run/errors.py",
-    "openbach_run/guest",
-    "openbach_run/openbach/__init__.py",
-    "openbach_run/openbach/job.py",
-    "openbach_run/openbach/refusals.py",
-    "openbach_run/openbach/values.py",
-    "openbach_run/topology/__init__.py",
-    "openbach_run/topology/hosts.py",
-    "openbach_jobs/__init__.py",
-    "openbach_jobs/command.py",
-)
+    "openbach_run/__init__.py", "openbach_run/errors.py", "openbach_run/guest",
+    "openbach_run/openbach/__init__.py", "openbach_run/openbach/job.py",
+    "openbach_run/openbach/refusals.py", "openbach_run/openbach/values.py",
+    "openbach_run/topology/__init__.py", "openbach_run/topology/hosts.py",
+    "openbach_jobs/__init__.py", "openbach_jobs/command.py",
+)  # fmt: skip
 """Files of `src` that run in the guest beside jobs. A change to anything else makes no finished run
 stale."""
 

@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from openbach_run.guest import threads, warm
-from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
+from openbach_run.guest.director import SECOND_US, LaunchRefused
+from openbach_run.guest.instances import JobInstance, JobStatus
 from openbach_run.guest.network import Namespace, inside, spawned
 
 if TYPE_CHECKING:
@@ -31,28 +32,28 @@ JOBS_DIRECTORY = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"
 COMMANDS = "/run/openbach/commands.sh"
 PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest/agent_library"
-"""Where a job finds what an agent has for it: collect_agent and data_access."""
+"""Directory of the agent's modules for jobs: collect_agent and data_access."""
 
 KEEPS_QLOG = "OPENBACH_RUN_QLOG"
-"""In this process's environment, from the kernel's command line: jobs keep the qlog of QUIC."""
+"""Variable of the environment, from the kernel's command line: jobs keep the qlog of QUIC."""
 HAS_IPV6 = "OPENBACH_RUN_IPV6"
-"""In a job's environment: its host has IPv6, as openbach_jobs.ports asks."""
+"""Variable of a job's environment where its host has IPv6; openbach_jobs.ports reads it."""
 
 CHILDREN_GRACE_US, JOB_GRACE_US = 1 * SECOND_US, 2 * SECOND_US
-"""As a real agent: from SIGTERM to SIGKILL for the job's children, then for the job itself."""
+"""Times from SIGTERM to SIGKILL of a real agent: for a job's children, then for the job itself."""
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
 SELECT_MAX = 1024  # FD_SETSIZE
 WAIT_NOT_FOR_THREADS = 0x20000000
-"""__WNOTHREAD of linux/wait.h: children of jobs that are threads are theirs."""
+"""Flag of waitpid (__WNOTHREAD of linux/wait.h) that leaves children of other threads alone."""
 WRONG_FIGURES = 70
-"""The exit code of a job that found, as it was stopped, that what it measured is wrong
+"""Exit code of a job that, when it was stopped, saw that its measurement is wrong
 (openbach_jobs/command.py)."""
 LAST_LINES = 20
 LAST_LINES_BYTES = 8192
 
 
 Procedure = Generator[tuple[list[int], int]]
-"""Yields pidfds and a period in µs: it goes on when all have ended, or after it."""
+"""Generator of pidfds and a period in µs: it goes on when all have ended, or after the period."""
 
 
 class Process:
@@ -84,7 +85,7 @@ class Wait:
 
 
 class GuestAgents:
-    """The director's Agents, for real."""
+    """Agents of all hosts, as the director knows them, with real processes."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class GuestAgents:
         self.seed, self.origin_ns, self.clock = seed, origin_ns, clock
         self.has_ipv6 = False
         self.typed: dict[str, Commands | Terminals] = {}
-        """By the name of the job in whose place they run."""
+        """Commands and terminals by the name of the job in whose place they run."""
         self.processes: dict[int, Process] = {}
         self.waits: list[Wait] = []
         self.exit_codes: dict[int, int] = {}
@@ -199,7 +200,7 @@ class GuestAgents:
         }
 
     def last_lines(self, instance_id: int) -> list[str]:
-        """The last lines of the job's stderr, after those of its stdout if there is room."""
+        """Return the last lines of the job's stderr, after those of its stdout if there is room."""
         lines: list[str] = []
         for name in ("stderr", "stdout"):
             with open(f"{self.processes[instance_id].directory}/{name}", "rb") as file:
@@ -275,7 +276,7 @@ class GuestAgents:
             process.pidfd for process in self.processes.values() if process.exit_code is None
         ]
         stopping = [pidfd for wait in self.waits for pidfd in wait.pidfds]
-        typed = [fd for one in self.typed.values() for fd in one.descriptors]
+        typed = [fd for commands in self.typed.values() for fd in commands.descriptors]
         timeout_s = max(0, due_us - self.now_us()) / SECOND_US
         # A pidfd becomes readable when its process ends (pidfd_open(2)).
         ended = _readable({*running, *stopping, *typed}, timeout_s)
@@ -372,7 +373,7 @@ def _readable(descriptors: set[int], timeout_s: float) -> set[int]:
 
 
 def _end(pidfds: list[int], grace_us: int) -> Procedure:
-    """SIGTERM, then SIGKILL for what has not ended in time."""
+    """Send SIGTERM, then SIGKILL to what has not ended in time."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pidfd in pidfds:
             _send(pidfd, number)

@@ -23,13 +23,27 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from functools import partial
 from itertools import count
 from string import Template
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from openbach_run.errors import InputError
+from openbach_run.guest.instances import (
+    NEVER,
+    STARTING,
+    UNFINISHED,
+    WAITS,
+    Function,
+    FunctionInstance,
+    FunctionStatus,
+    JobInstance,
+    JobStatus,
+    ScenarioInstance,
+    ScenarioStatus,
+    has_running,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from openbach_run.openbach.job import Job
@@ -42,111 +56,27 @@ PASS_UNFINISHED_US = 200_000
 PASS_FINISHED_US = 1_000_000
 POLL_US = 2_000_000
 HEARTBEAT_US = 10 * SECOND_US
-RETRY_DELAY_S = 5.0
 
 # What comes first at one instant: what agents say, actions that are due, then the scenarios are
 # looked at.
 RANK_LIMIT, RANK_POLL, RANK_ACTION, RANK_PASS, RANK_HEARTBEAT = range(5)
 
-STARTING = ("start_job_instance", "start_scenario_instance")
 STOPPING = ("stop_job_instances", "stop_job_instance", "stop_scenario_instance")
 PLATFORM_ONLY = ("push_file", "pull_file", "reboot", "restart_job_instance", "status_job_instance")
 RUNNABLE = STARTING + STOPPING + PLATFORM_ONLY
 NO_ID = "there is no instance id to give"
 
 
-class FunctionStatus(StrEnum):
-    """The status of a function, in OpenBACH's words."""
-
-    SCHEDULED = "Scheduled"
-    RUNNING = "Running"
-    STOPPED = "Stopped"
-    FINISHED = "Finished"
-    ERROR = "Error"
-    RETRIED = "Retried"
-
-
-class JobStatus(StrEnum):
-    """The status of a job instance, in OpenBACH's words."""
-
-    SCHEDULED = "Scheduled"
-    RUNNING = "Running"
-    ERROR = "Error"
-    STOPPED = "Stopped"
-    NOT_RUNNING = "Not Running"
-
-
-class ScenarioStatus(StrEnum):
-    """The status of a scenario instance, in OpenBACH's words."""
-
-    SCHEDULING = "Scheduling"
-    RUNNING = "Running"
-    FINISHED_KO = "Finished Ko"
-    FINISHED_OK = "Finished Ok"
-    STOPPED = "Stopped"
-
-
 class LaunchRefused(Exception):
-    """An agent did not accept a job; the text says why."""
+    """Refusal of a job by an agent; the text says why."""
 
 
 class FunctionFailed(Exception):
-    """A function could not be carried out: it ends in Error, and its failure policy decides."""
+    """Failure of a function, which ends in Error: its failure policy decides what follows."""
 
 
 class CannotGoOn(Exception):
-    """The run would hang or do nothing sensible: it ends as Finished Ko, whatever on_fail says."""
-
-
-class Function(NamedTuple):
-    """A function of a scenario in stored form, whose values may hold placeholders."""
-
-    id: int
-    label: str
-    kind: str  # start_job_instance, …
-    body: dict[str, Any]
-    waits: dict[str, list[int]]  # ids by launched_ids, finished_ids, running_ids, ended_ids
-    time_s: float | str
-    policy: str  # fail, ignore, retry
-    retry: int
-    delay_s: float | str
-
-    @staticmethod
-    def from_stored(entry: dict[str, Any]) -> Function:
-        """Return the function of an entry of a scenario in stored form."""
-        (kind,) = entry.keys() - {"id", "label", "wait", "on_fail"}
-        wait, on_fail = entry.get("wait", {}), entry.get("on_fail", {})
-        return Function(
-            id=entry["id"],
-            label=entry.get("label", str(entry["id"])),
-            kind=kind,
-            body=entry[kind],
-            waits={name: wait.get(name, []) for name in WAITS},
-            time_s=wait.get("time", 0),
-            policy=on_fail.get("policy", "fail").lower(),
-            retry=on_fail.get("retry", 0),
-            delay_s=on_fail.get("delay", RETRY_DELAY_S),
-        )
-
-
-class JobInstance:
-    """A job that an agent was asked to run. It has ended once `stop_us` is known."""
-
-    def __init__(
-        self,
-        id: int,
-        job: str,
-        entity: str,
-        argv: list[str],
-        scenario_id: int,
-        owner_id: int,
-        ignorable: bool,
-    ) -> None:
-        self.id, self.job, self.entity, self.argv = id, job, entity, argv
-        self.scenario_id, self.owner_id, self.ignorable = scenario_id, owner_id, ignorable
-        self.status = JobStatus.SCHEDULED
-        self.start_us: int | None = None
-        self.stop_us: int | None = None
+    """End of a run that would hang or do nothing sensible: Finished Ko, whatever on_fail says."""
 
 
 class Agents(Protocol):
@@ -175,43 +105,8 @@ class Agents(Protocol):
 Bind = Callable[["Job", dict[str, Any], dict[str, str], Callable[[list[int]], int]], list[str]]
 
 
-class FunctionInstance:
-    """One execution of a function; a retry is another one."""
-
-    def __init__(self, function: Function, wait_us: int, retries_left: int | None) -> None:
-        self.function, self.wait_us = function, wait_us
-        self.retries_left = retries_left  # None: its failure is ignored
-        self.status = FunctionStatus.SCHEDULED
-        self.job: JobInstance | None = None
-        self.scenario: ScenarioInstance | None = None
-
-
-class ScenarioInstance:
-    """A scenario that runs, or has run."""
-
-    def __init__(
-        self, id: int, owner_id: int, lineage: tuple[str, ...], values: dict[str, str]
-    ) -> None:
-        self.id = id
-        self.owner_id = owner_id  # the outermost scenario instance
-        self.lineage = lineage  # the scenarios that led here, this one last
-        self.values = values
-        self.status = ScenarioStatus.SCHEDULING
-        self.rows: list[FunctionInstance] = []
-
-    @property
-    def name(self) -> str:
-        """Return the scenario's name, without those of the scenarios that it is in."""
-        return self.lineage[-1]
-
-    @property
-    def ended(self) -> bool:
-        """Return whether the scenario instance has ended, in whatever way."""
-        return self.status not in (ScenarioStatus.SCHEDULING, ScenarioStatus.RUNNING)
-
-
 class Director:
-    """Runs one scenario. `observe` is told each event as it happens: {"t_s", "event", …}."""
+    """Director of one scenario. `observe` gets each event as it happens: {"t_s", "event", …}."""
 
     def __init__(
         self,
@@ -260,7 +155,7 @@ class Director:
         return root.status
 
     def fail_after_its_stop(self, job: JobInstance) -> ScenarioStatus:
-        """Fail for a job that found, as it was stopped, that what it measured is wrong.
+        """Fail for a job that, when it was stopped, saw that its measurement is wrong.
 
         Return the scenario's status then. On a platform such a job is Stopped, and its log says it.
         """
@@ -308,7 +203,7 @@ class Director:
     def _waits_for(self, run: ScenarioInstance, row: FunctionInstance) -> Iterator[str]:
         for kind, met in WAITS.items():
             for waited in row.function.waits[kind]:
-                if not met(_rows(run, waited)):
+                if not met(rows_of(run, waited)):
                     yield f"{kind} {waited}"
 
     # Scenario instances
@@ -340,7 +235,7 @@ class Director:
         return run
 
     def _look_at(self, run: ScenarioInstance) -> None:
-        """One pass over a scenario instance: what failed, what can start, whether it is over."""
+        """Look once at a scenario instance: what failed, what can start, whether it is over."""
         if run.ended:
             return
         failed = (row for row in run.rows if row.status is FunctionStatus.ERROR)
@@ -371,7 +266,7 @@ class Director:
         # OpenBACH looks more often while functions are left than while only jobs go on.
         if any(row.status in UNFINISHED for row in run.rows):
             self._after(PASS_UNFINISHED_US, RANK_PASS, lambda: self._look_at(run))
-        elif any(_has_running(row) for row in run.rows):
+        elif any(has_running(row) for row in run.rows):
             self._after(PASS_FINISHED_US, RANK_PASS, lambda: self._look_at(run))
         else:
             self._end(run, ScenarioStatus.FINISHED_OK)
@@ -403,7 +298,7 @@ class Director:
         for row in waiting.values():
             for kind, never in NEVER.items():
                 for waited in row.function.waits[kind]:
-                    reason = never(_rows(run, waited))
+                    reason = never(rows_of(run, waited))
                     if reason:
                         raise CannotGoOn(
                             f"{_name(row.function)} of {run.name} never starts: it waits with"
@@ -557,7 +452,7 @@ class Director:
             self._end(scenario, ScenarioStatus.STOPPED)
 
     def _latest(self, run: ScenarioInstance, number: int) -> FunctionInstance:
-        rows = _rows(run, number)
+        rows = rows_of(run, number)
         if not rows:
             raise FunctionFailed(f"no function has the id {number}")
         return rows[-1]
@@ -600,14 +495,6 @@ class Director:
             self._fail(**_identity(job), status=job.status)
 
 
-Rows = list[FunctionInstance]
-
-
-def _rows(run: ScenarioInstance, number: int) -> Rows:
-    """Return all executions of a function, the first one first."""
-    return [row for row in run.rows if row.function.id == number]
-
-
 def _name(function: Function) -> str:
     label = f" ({function.label})" if function.label != str(function.id) else ""
     return f"function {function.id}{label}"
@@ -631,7 +518,7 @@ def substitute(text: str, values: dict[str, str]) -> str:
 
 
 def _us(seconds: float | str, values: dict[str, str]) -> int:
-    """A time of a scenario, which may be a placeholder, in microseconds. Raises FunctionFailed."""
+    """Return a scenario's time in µs; it may be a placeholder. Raises FunctionFailed."""
     text = substitute(seconds, values) if isinstance(seconds, str) else seconds
     try:
         return max(0, round(float(text) * SECOND_US))
@@ -645,62 +532,3 @@ def _waited(function: Function) -> set[int]:
 
 def _can_retry(row: FunctionInstance) -> bool:
     return row.retries_left is not None and row.retries_left > 0
-
-
-def _has_running(row: FunctionInstance) -> bool:
-    return (row.job is not None and row.job.stop_us is None) or (
-        row.scenario is not None and not row.scenario.ended
-    )
-
-
-# When a wait is met, given all executions of a function waited for.
-
-UNFINISHED = (FunctionStatus.SCHEDULED, FunctionStatus.RUNNING)
-
-
-def _is_running(rows: Rows) -> bool:
-    return all(row.status is not FunctionStatus.SCHEDULED for row in rows)
-
-
-def _is_ended(rows: Rows) -> bool:
-    return all(row.status not in UNFINISHED for row in rows)
-
-
-def _is_launched(rows: Rows) -> bool:
-    return all(row.status is FunctionStatus.FINISHED for row in rows)
-
-
-def _is_finished(rows: Rows) -> bool:
-    started = [row for row in rows if row.job is not None or row.scenario is not None]
-    return bool(started) and not any(_has_running(row) for row in started)
-
-
-# Why a wait can never be met any more, or "".
-
-
-def _never_launched(rows: Rows) -> str:
-    if any(row.status is FunctionStatus.RETRIED for row in rows):
-        return "which was retried (use ended_ids)"
-    if any(row.status is FunctionStatus.ERROR for row in rows):
-        return "which failed and is ignored (use ended_ids)"
-    return ""
-
-
-def _never_finished(rows: Rows) -> str:
-    if any(row.function.kind not in STARTING for row in rows):
-        return "which starts neither a job nor a scenario (use launched_ids)"
-    if rows[-1].status is FunctionStatus.ERROR:
-        return "which failed and is ignored (use ended_ids)"
-    return ""
-
-
-WAITS: dict[str, Callable[[Rows], bool]] = {
-    "launched_ids": _is_launched,
-    "finished_ids": _is_finished,
-    "running_ids": _is_running,
-    "ended_ids": _is_ended,
-}
-NEVER: dict[str, Callable[[Rows], str]] = {
-    "launched_ids": _never_launched,
-    "finished_ids": _never_finished,
-}

@@ -13,7 +13,7 @@ import sys
 RUN_POINT = "/run/openbach"
 CODE_POINT = "/opt/openbach-run"
 KEPT = ("OPENBACH_RUN_QLOG",)
-"""Of the kernel's arguments: KEEPS_QLOG of agent.py."""
+"""Arguments of the kernel that stay in the environment: KEEPS_QLOG of agent.py."""
 READ_ONLY = 1  # MS_RDONLY
 POWER_OFF = 0x4321FEDC  # LINUX_REBOOT_CMD_POWER_OFF
 

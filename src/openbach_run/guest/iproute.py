@@ -23,34 +23,34 @@ REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
 REPLACE, EXCL, CREATE = 0x100, 0x200, 0x400
 VERBS = {"add": CREATE | EXCL, "replace": CREATE | REPLACE, "change": REPLACE, "del": 0}
 NEWLINK, NEWADDR, NEWROUTE, NEWNEIGH, NEWQDISC, NEWTFILTER = 16, 20, 24, 28, 36, 44
-"""The kernel's messages; that which deletes has the next number."""
+"""Numbers of the kernel's messages; the one that deletes has the next number."""
 GETQDISC, DONE = 38, 3
 UP = 1
 TYPES = {"local": 2, "blackhole": 6, "unreachable": 7, "prohibit": 8}
-"""Of routes, beside that of packets to one host."""
+"""Types of routes, beside UNICAST, by the word of `ip`."""
 UNICAST, MAIN, BOOT, LINK_SCOPE, HOST_SCOPE, NO_SCOPE = 1, 254, 3, 253, 254, 255
 PERMANENT, NO_DAD, ETHERNET = 0x80, 2, 1
 ROOT, CLSACT, ANY_PROTOCOL = 0xFFFFFFFF, 0xFFFFFFF1, 0x0300
 HOOKS = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}
 REDIRECT, STOLEN = {"egress": 1, "ingress": 3}, 4
 WHOLE = 0xFFFFFFFF
-"""What 100 % are to netem."""
+"""Number that means 100 % to netem."""
 NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 BITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3, "bit": 1.0}
 COUNTERS = ("tc", "-s", "-j", "qdisc", "show")
 QUEUE = ("qlen", "backlog", "drops", "requeues", "overlimits")
-"""struct gnet_stats_queue of linux/gen_stats.h."""
+"""Fields of struct gnet_stats_queue of linux/gen_stats.h."""
 MIRRED = ["matchall", "action", "mirred"]
 NAMESPACES = "/run/netns"
 BUFFER_BYTES = 1 << 16
 
 Message = tuple[int, int, bytes]
-"""Kind, flags and content."""
+"""Message to the kernel: its kind, flags and content."""
 Ended = subprocess.CompletedProcess[str]
 
 
 class Unknown(Exception):
-    """A line that the program is to be started for."""
+    """Raised for a line that only the program itself can do."""
 
 
 def done(words: Sequence[str], text: str | None) -> Ended | None:
@@ -144,7 +144,7 @@ PORT: dict[str, tuple[int, Callable[[str], bytes | int | str]]] = {
     "address": (1, _hardware), "name": (3, str), "mtu": (4, int), "master": (10, port),
     "alias": (20, str.encode), "netns": (28, _namespace),
 }  # fmt: skip
-"""Attributes of an interface."""
+"""Word of `ip link` → number of the attribute, and how its value is encoded."""
 
 
 def _port(own: dict[str, str]) -> bytes:
@@ -179,14 +179,14 @@ def _addresses(verb: str, words: list[str]) -> Message:
     (text, prefix), device = words[0].split("/"), own.pop("dev")
     flags = NO_DAD if own.pop("nodad", None) else 0
     family, address = _address(text)
-    found = _attribute(2, address) + _attribute(1, address)
+    attributes = _attribute(2, address) + _attribute(1, address)
     if own.pop("broadcast", None) == "+":
         last = int.from_bytes(address) | (1 << 32 - int(prefix)) - 1
-        found += _attribute(4, last.to_bytes(4))
+        attributes += _attribute(4, last.to_bytes(4))
     if own or verb not in ("add", "del") or device == "lo":
         raise Unknown
     head = struct.pack("=BBBBI", family, int(prefix), flags, 0, port(device))
-    return NEWADDR + (verb == "del"), VERBS[verb], head + found
+    return NEWADDR + (verb == "del"), VERBS[verb], head + attributes
 
 
 def _neighbour(verb: str, words: list[str]) -> Message:
@@ -202,31 +202,31 @@ def _neighbour(verb: str, words: list[str]) -> Message:
 def _route(verb: str, words: list[str]) -> Message:
     kind = TYPES.get(words[0], 0)
     to, *rest = words[1:] if kind else words
-    own, length, found = _pairs(rest), 0, b""
+    own, length, attributes = _pairs(rest), 0, b""
     family: int = socket.AF_INET
     if to != "default":
         text, _, prefix = to.partition("/")
         family, address = _address(text)
         length = int(prefix or 8 * len(address))
-        found = _attribute(1, address) if length else b""
+        attributes = _attribute(1, address) if length else b""
     scope = HOST_SCOPE if kind == TYPES["local"] else 0
     if not kind and "via" not in own and family == socket.AF_INET:
         scope = LINK_SCOPE
     table, protocol = int(own.pop("table", MAIN)), int(own.pop("protocol", BOOT))
     if "via" in own:
         family, address = _address(own.pop("via"))
-        found += _attribute(5, address)
+        attributes += _attribute(5, address)
     if "dev" in own:
-        found += _attribute(4, port(own.pop("dev")))
+        attributes += _attribute(4, port(own.pop("dev")))
     if "metric" in own:
-        found += _attribute(6, int(own.pop("metric")))
+        attributes += _attribute(6, int(own.pop("metric")))
     is_deleted = verb == "del"
     if own or table > MAIN or (is_deleted and family == socket.AF_INET6):
         raise Unknown
     protocol, scope = (0, NO_SCOPE) if is_deleted else (protocol, scope)
     kind = kind or UNICAST * (not is_deleted)
     head = struct.pack("=BBBBBBBBI", family, length, 0, 0, table, protocol, scope, kind, 0)
-    return NEWROUTE + is_deleted, VERBS[verb], head + found
+    return NEWROUTE + is_deleted, VERBS[verb], head + attributes
 
 
 def _handle(text: str) -> int:
@@ -277,13 +277,13 @@ def _netem(options: list[str]) -> bytes:
     if own.keys() - {"limit", "loss", "delay", "rate", "seed"}:
         raise Unknown
     loss = round(float(own.get("loss", "0%").removesuffix("%")) / 100 * WHOLE)
-    found = struct.pack("=4xIIII4x", int(own.get("limit", 1000)), loss, 0, 0)
-    found += _attribute(10, struct.pack("=q", round(_number(own.get("delay", "0s"), NS))))
+    encoded = struct.pack("=4xIIII4x", int(own.get("limit", 1000)), loss, 0, 0)
+    encoded += _attribute(10, struct.pack("=q", round(_number(own.get("delay", "0s"), NS))))
     if "rate" in own:
-        found += _attribute(6, struct.pack("=I12x", int(_number(own["rate"], BITS) / 8)))
+        encoded += _attribute(6, struct.pack("=I12x", int(_number(own["rate"], BITS) / 8)))
     if "seed" in own:
-        found += _attribute(14, struct.pack("=Q", int(own["seed"])))
-    return found
+        encoded += _attribute(14, struct.pack("=Q", int(own["seed"])))
+    return encoded
 
 
 def _filter(verb: str, words: list[str]) -> Message:

@@ -14,39 +14,40 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from openbach_run.guest.agent import GuestAgents
+    from openbach_run.guest.director import Director
     from openbach_run.guest.terminal import Terminals
     from openbach_run.guest.typed import Commands
 
 RUN_DIRECTORY = "/run/openbach"
 STEP = "measured_command"
-"""The job whose commands have one directory on all hosts, and the hosts' names."""
+"""Name of the job whose commands share a directory on all hosts, and know the hosts' names."""
 LINK_FILES = "/run/link_files"
 TCP_MEMORY = "/proc/sys/net/ipv4/tcp_mem"
 HOSTS_MEMORY = 8  # memory of a host, in that of the guest
 MANY_HOSTS = 100
 DESCRIPTORS = 1 << 16
-"""Open files of the director with more hosts than these: it has some four of each host."""
+"""Limit of the director's open files with more hosts than MANY_HOSTS: it has four of each host."""
 BEGIN_NS = 10**9
-"""The begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation
-took. What differs in that (a module to load, an import) then moves no packet. On a kernel that runs
-for longer it begins at once."""
+"""Begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation took.
+What differs in the preparation (a module to load, an import) then moves no packet. A run whose
+kernel is older begins at once."""
 SECOND_NS = 10**9
 HOST_KERNEL = "native"
-"""The engine whose kernel is the host's: of that only what belongs to the run's namespaces is
-changed."""
+"""Name of the engine whose kernel is the host's, where a run changes only its own namespaces."""
 MODULES = "/opt/openbach-run/modules"
 CPU_MODEL = "cpu_model"
-"""The module of runs that use a profile of a CPU."""
+"""Module of runs that use a profile of a CPU."""
 FINIT_MODULE = 313  # the number of the system call
 READ_ALL, LOG_BYTES = 3, 1 << 18  # SYSLOG_ACTION_READ_ALL
 
 
 class ModuleRefused(Exception):
-    """The kernel does not take a module: the text names it and has the kernel's reason."""
+    """Refusal of a module by the kernel: the text names it and has the kernel's reason."""
 
 
 def main() -> int:
@@ -80,20 +81,12 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     from openbach_run.openbach.values import bind
     from openbach_run.topology.hosts import Inventory
 
-    def observe(event: dict[str, Any]) -> None:
-        events.write(json.dumps(event) + "\n")
-
     with open(f"{RUN_DIRECTORY}/run.json") as file:
         run = json.load(file)
-    uses = run["uses"]
-    identity = run["identity"]
     # In the native engine these settings would be the host's.
-    own_kernel = identity["engine"] != HOST_KERNEL
+    own_kernel = run["identity"]["engine"] != HOST_KERNEL
     if own_kernel:
-        _answer_no_kernel()
-        _give_tcp_memory()
-        own = [CPU_MODEL] if uses.get("cpus") else []
-        _load_modules([*uses.get("congestion-controls", ()), *own, *uses.get("modules", ())])
+        _prepare_kernel(run["uses"])
     # All of this takes virtual time that differs from run to run: it is done before the run begins.
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
@@ -101,9 +94,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     threads.prepare()
     inventory = Inventory.from_dict(run["inventory"])
     if len(inventory.hosts) > MANY_HOSTS:
-        import resource  # not above: a file more to read would move packets
-
-        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        _allow_descriptors()
     if has_steps := own_kernel and STEP in jobs:
         from openbach_run.guest.typed import SHARED, name_hosts
 
@@ -114,7 +105,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         jobs[JOB] = Job(JOB, "", {})
         make_shared()
     places = network.make_places(inventory)
-    failures = {}
+    failures: dict[tuple[str, str], list[str]] = {}
     if is_typed or has_steps:
         name_hosts(inventory, places)
     if own_kernel and any(job.setup for job in jobs.values()):
@@ -130,13 +121,21 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         from openbach_run.guest.noise import switch_on
 
         switch_on(namespaces, run["noise"], run["seed"])
-    agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
-    agents.has_ipv6 = any(one.ipv6 for one in inventory.networks.values())
+    agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, run["identity"]["clock"])
+    agents.has_ipv6 = any(subnet.ipv6 for subnet in inventory.networks.values())
     if is_typed:
         agents.typed = {JOB: _hand(run, agents)}
     if own_kernel:
         _let_no_module_in()
-    director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
+    subs, limit_s = run["sub_scenarios"], run["virtual_limit_s"]
+    director = Director(agents, jobs, bind, subs, partial(_observe, events), limit_s)
+    status = _direct(director, agents, run)
+    _describe(director.failed, agents, failures)
+    return {"status": status, "failed": director.failed, "began_ns": began_ns}
+
+
+def _direct(director: Director, agents: GuestAgents, run: Mapping[str, Any]) -> str:
+    """Run the scenario to its end, and write the record of its jobs; return its status."""
     try:
         status = director.run(run["scenario"], run["arguments"])
         # Jobs that were asked to stop may be in their grace period; their last lines belong to the
@@ -148,13 +147,41 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         lines = (json.dumps(agents.record(job)) + "\n" for job in director.job_instances)
         with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
             records.writelines(lines)
-    for failure in director.failed:
+    return status
+
+
+def _observe(events: TextIO, event: dict[str, Any]) -> None:
+    """Write an event of the director to the record."""
+    events.write(json.dumps(event) + "\n")
+
+
+def _describe(
+    failed: Sequence[dict[str, Any]],
+    agents: GuestAgents,
+    of_setup: Mapping[tuple[str, str], list[str]],
+) -> None:
+    """Add to failures of jobs their exit code, and what they and their playbook printed last."""
+    for failure in failed:
         if "instance_id" in failure:
             process = agents.processes[failure["instance_id"]]
             failure["exit_code"] = process.exit_code
-            before = failures.get((process.job.entity, process.job.job), [])
+            before = of_setup.get((process.job.entity, process.job.job), [])
             failure["last_lines"] = [*before, *agents.last_lines(failure["instance_id"])]
-    return {"status": status, "failed": director.failed, "began_ns": began_ns}
+
+
+def _prepare_kernel(uses: Mapping[str, Any]) -> None:
+    """Give the run's own kernel its settings and modules. Raises ModuleRefused."""
+    _answer_no_kernel()
+    _give_tcp_memory()
+    own = [CPU_MODEL] if uses.get("cpus") else []
+    _load_modules([*uses.get("congestion-controls", ()), *own, *uses.get("modules", ())])
+
+
+def _allow_descriptors() -> None:
+    """Allow the director as many open files as many hosts need."""
+    import resource  # not above: a file more to read would move packets
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
 
 def _hand(run: Mapping[str, Any], agents: GuestAgents) -> Commands | Terminals:

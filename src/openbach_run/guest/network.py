@@ -35,15 +35,15 @@ IP, BRIDGE = "ip", "bridge"
 DIRECTORY = "/run/netns"
 VAR_RUN = "/run/host"  # what /var/run is a link to
 OWN = ("/tmp", "/root", "/dev/shm", "/var/lib", "/var/log")
-"""Empty directories that each host has for itself, as it has /run."""
+"""Directories that each host has for itself, empty at first, as it has /run."""
 OVERLAID = ("/etc", "/var", "/opt/openbach/agent")
-"""Directories whose files all hosts begin with, and that each can then change for itself."""
+"""Directories with the same files on all hosts at first, which each host changes for itself."""
 OF_THE_RUN = ("/run/openbach", "/run/link_files")
-"""Of /run, what all hosts have: what the run leaves behind, and what it was given."""
+"""Directories of /run that all hosts share: what the run leaves behind, and what it was given."""
 CHANGES = "/run/changes"
-"""Where a host has these changes."""
+"""Directory of a host's changes to OVERLAID."""
 ASIDE = "/mnt"
-"""Where directories are that a mount needs to be made."""
+"""Directory for a short time of those that a mount needs."""
 
 # linux/sched.h, linux/mount.h, linux/sockios.h, linux/ethtool.h
 CLONE_NEWNS = 0x00020000
@@ -56,16 +56,16 @@ MS_PRIVATE_RECURSIVE = 1 << 18 | MS_RECURSIVE
 SIOCETHTOOL, ETHTOOL_GSTRINGS, ETHTOOL_SFEATURES = 0x8946, 0x1B, 0x3B
 ETH_SS_FEATURES, ETH_GSTRING_LEN, FEATURES_MAX = 4, 32, 128
 OFF = ("tso", "gso", "gro", "tx-udp-segmentation")
-"""Of interfaces, as ethtool calls them: with them netem would delay and lose 64 KiB at a time."""
+"""Features that interfaces have off, as ethtool calls them: netem would take 64 KiB as a packet."""
 FEATURES_OFF = (
     "tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
     "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro", "tx-udp-segmentation",
 )  # fmt: skip
-"""What the kernel calls them."""
+"""Features that are off, as the kernel calls them."""
 
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
 FORWARDING = "3"
-"""BR_STATE_FORWARDING of linux/if_bridge.h."""
+"""State of a bridge's port that forwards: BR_STATE_FORWARDING of linux/if_bridge.h."""
 UP_LIMIT_S, UP_LOOK_S = 10, 0.001
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
@@ -73,7 +73,7 @@ SYSCTLS = {
     **{f"net/ipv6/conf/{of}/disable_ipv6": "1" for of in ("all", "default")},
     **{f"net/ipv4/conf/{of}/rp_filter": "0" for of in ("all", "default")},
 }
-"""In every namespace, before it has interfaces."""
+"""Settings of the kernel in every namespace, before it has interfaces."""
 
 COMMANDS = """\
 #!/bin/sh
@@ -97,7 +97,7 @@ class Namespace(NamedTuple):
 
 
 class NetworkError(Exception):
-    """The hosts could not be made; the text has the command and what it said."""
+    """Failure to make the hosts; the text has the command and what it said."""
 
 
 def make_places(inventory: Inventory) -> dict[str, int]:
@@ -271,7 +271,7 @@ def inside(namespace: Namespace) -> Iterator[None]:
 
 
 def mac(address: str, first: int = HOST_MAC) -> str:
-    """The MAC address of an interface: locally administered, then its IPv4 address."""
+    """Return the MAC address of an interface: locally administered, then its IPv4 address."""
     return ":".join(f"{byte:02x}" for byte in (first, 0, *socket.inet_aton(address)))
 
 
@@ -365,12 +365,12 @@ def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
         return
     for name in ("lo", *ports):
         off = ("accept_dad", "accept_ra", "disable_ipv6")
-        _set({f"net/ipv6/conf/{name}/{one}": "0" for one in off}, host.name, typed)
+        _set({f"net/ipv6/conf/{name}/{setting}": "0" for setting in off}, host.name, typed)
     _set({"net/ipv6/conf/all/forwarding": str(int(host.forwarding))}, host.name, typed)
 
 
 def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]]) -> list[str]:
-    """One veth pair for two hosts; for more, one from each to the network's switch."""
+    """Make a veth pair for two hosts; for more, one from each to the network's switch."""
     mtu = inventory.networks[network].mtu
 
     def end(name: str, address: str, namespace: str) -> str:
@@ -391,7 +391,7 @@ def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]
 
 
 def _switch(inventory: Inventory, network: str, ports: list[str]) -> list[str]:
-    """The lines for `ip -batch` inside a switch's namespace."""
+    """Return the lines for `ip -batch` inside a switch's namespace."""
     # A bridge without an address takes that of a port, and may change it when ports come and go.
     address = mac(inventory.networks[network].address.partition("/")[0], SWITCH_MAC)
     return [
@@ -403,12 +403,12 @@ def _switch(inventory: Inventory, network: str, ports: list[str]) -> list[str]:
 
 
 def _named(name: str) -> list[str]:
-    """The alias of lo names the namespace in the kernel's captures."""
+    """Return the lines for lo; its alias names the namespace in the kernel's captures."""
     return ["link set dev lo up", f"link set dev lo alias {name}"]
 
 
 def _configuration(inventory: Inventory, host: Host) -> list[str]:
-    """The lines for `ip -batch` inside a host's namespace."""
+    """Return the lines for `ip -batch` inside a host's namespace."""
     lines = _named(host.name)
     for port, neighbours in inventory.neighbours(host):
         network = inventory.networks[port.network]
@@ -506,7 +506,7 @@ def _features_off(control: socket.socket, interface: str) -> bytes:
 
 
 def _ethtool(control: socket.socket, interface: str, request: bytes) -> bytes:
-    """One SIOCETHTOOL command; the request as the kernel has left it. Raises NetworkError."""
+    """Do a SIOCETHTOOL command; return the kernel's answer. Raises NetworkError."""
     value = ctypes.create_string_buffer(request, len(request))
     pointed = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
     try:

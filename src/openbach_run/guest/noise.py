@@ -10,7 +10,7 @@ from openbach_run.guest.network import Namespace, inside
 
 STATE = "/proc/net/host_noise"
 STEPS = 256
-"""Between the quantiles that the kernel has: STEPS_LOG there."""
+"""Number of steps between the quantiles that the kernel has: STEPS_LOG there."""
 US = 1000
 
 
@@ -33,12 +33,12 @@ def quantiles_ns(points: Sequence[Sequence[float]]) -> list[int]:
 
     Before the first point and after the last one its own value counts.
     """
-    found, next_one = [], 0
+    quantiles, next_one = [], 0
     for step in range(STEPS + 1):
         part = step / STEPS
         while next_one < len(points) and points[next_one][0] < part:
             next_one += 1
         (p0, low), (p1, high) = points[max(next_one - 1, 0)], points[min(next_one, len(points) - 1)]
         inside_us = low + (high - low) * (part - p0) / (p1 - p0) if p1 > p0 and part > p0 else high
-        found.append(round(US * inside_us))
-    return found
+        quantiles.append(round(US * inside_us))
+    return quantiles

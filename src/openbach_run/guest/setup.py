@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 JOBS = "/opt/openbach/agent/jobs"
 WRITABLE = ("/srv", "/usr/local")
-"""Directories that a playbook may change, too."""
+"""Directories that a playbook may change beside its job's."""
 LOG = "/run/openbach/setup.log"
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -27,10 +27,10 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
 }
 LAST_BYTES = 500
-"""Of what a command that failed has printed."""
+"""Bytes that are kept of what a failed command has printed."""
 
 Failures = dict[tuple[str, str], list[str]]
-"""By entity and job."""
+"""Texts of what failed, by entity and job."""
 
 
 def set_up(
@@ -46,7 +46,7 @@ def set_up(
     pairs = sorted(set(_started([run["scenario"], *run["sub_scenarios"].values()])))
     for entity, name in pairs:
         job = jobs.get(name)
-        host = next((one for one in inventory.hosts if one.entity == entity), None)
+        host = next((host for host in inventory.hosts if host.entity == entity), None)
         if job is not None and host is not None and job.setup:
             with in_place(places[host.name]):
                 # Once for each host, though several of its jobs may have a playbook.
@@ -58,7 +58,7 @@ def set_up(
 
 
 def _started(scenarios: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Entity and job of each function that starts one."""
+    """Yield entity and job of each function that starts a job."""
     for scenario in scenarios:
         for function in scenario["openbach_functions"]:
             if body := function.get("start_job_instance"):

@@ -31,10 +31,11 @@ TYPED, HOSTS = "/run/openbach/typed.txt", "/run/openbach/hosts"
 RC = "/run/openbach/shell.rc"
 SHARED = "/home"
 TICK_S = 0.01
-"""From one look at what is typed to the next, and by which the run may be ahead of the clock."""
+"""Time between two looks at what is typed, and by which the run may be ahead of the clock."""
 MAGIC = b"openbach-run pace"
 PACE_BYTES, PACE_PACKETS = 60_000, 5
-"""Of a tick: more than the kernel keeps of a capture before it sends it (kernel/src/capture.c)."""
+"""Size of a tick: more than the kernel keeps of a capture before it sends it
+(kernel/src/capture.c)."""
 READ_BYTES = 1 << 16
 SIOCGIFFLAGS, SIOCSIFFLAGS, UP = 0x8913, 0x8914, 1
 START = """\
@@ -88,7 +89,7 @@ class Terminals:
         self.over = False
 
     def begin(self) -> None:
-        """Start it."""
+        """Start the process."""
         self.pid = os.fork()
         if self.pid:
             self.pidfd = os.pidfd_open(self.pid)
@@ -96,7 +97,7 @@ class Terminals:
         code = 1
         try:
             os.setsid()
-            _Server({one.name: one for one in self.agents.namespaces.values()}).serve()
+            _Server({host.name: host for host in self.agents.namespaces.values()}).serve()
             code = 0
         except BaseException:
             import traceback
@@ -146,7 +147,7 @@ class _Server:
         """Serve all terminals until the engine ends them."""
         while True:
             self.pace.tick()
-            shown = {one.terminal: key for key, one in self.sessions.items()}
+            shown = {session.terminal: key for key, session in self.sessions.items()}
             for terminal in select.select([*shown], [], [], TICK_S)[0]:
                 self._show(shown[terminal])
             for name in sorted(os.listdir(IN)):

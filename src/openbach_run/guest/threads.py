@@ -42,12 +42,12 @@ WAITS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (subprocess.Popen, ("wait", "communicate")),
     (socket.socket, ("accept", "connect", "recv", "recv_into", "recvmsg")),
 )
-"""What of the standard library waits: another thread has its turn meanwhile."""
+"""Functions of the standard library that wait: another thread has its turn meanwhile."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 _turn = threading.Lock()
 _threads: dict[int, Thread] = {}
-"""The director's and those of jobs that have not ended, by their identity."""
+"""Threads of the director and of jobs that have not ended, by their identity."""
 _programs: dict[str, CodeType | None] = {}
 started: dict[int, JobThread] = {}
 """Jobs by the descriptor that becomes readable when one ends."""
@@ -99,7 +99,7 @@ class JobThread(Thread):
         self.fd = os.eventfd(0, os.EFD_CLOEXEC)
         started[self.fd] = self
         self._waits = threading.Semaphore(0)
-        """Up when it has its first wait."""
+        """Semaphore that is up when the job has its first wait."""
         director = _threads[threading.get_ident()]
         thread = threading.Thread(target=self._main, daemon=True)
         thread.start()

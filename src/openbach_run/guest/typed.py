@@ -37,40 +37,40 @@ if TYPE_CHECKING:
     from openbach_run.topology.hosts import Host, Inventory
 
 JOB = "typed_commands"
-"""What the director knows them as: the name of no job that there is."""
+"""Name under which the director knows the commands; no job has it."""
 OUTPUT = "/run/openbach/output.jsonl"
 GIVEN, LEFT = "/run/openbach/given", "/run/openbach/left"
-"""Of the run's directory: the files that commands are given, and what they leave."""
+"""Directories of the run: files that commands are given, and files that they leave."""
 SHARED = "/home"
-"""The directory in which commands run. All hosts see the same: the files that were given, and what
-commands have changed."""
+"""Directory in which commands run. All hosts see the same: the given files, and what commands have
+changed."""
 CHANGES = "/run/typed"
-"""Where the changes are, which no host sees there."""
+"""Directory of the changes, which no host sees there."""
 JOBS = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"
 SHELL = "/bin/sh"
 ON_ANY_CPU = {"GODEBUG": "cpu.avx512vl=off"}
-"""For people's own programs in Go 1.26: with AVX-512 its garbage collector looks at the clock at
-other times (jobs/vpn/files/vpn_go_program.py)."""
+"""Environment of people's own programs in Go 1.26: with AVX-512 its garbage collector looks at the
+clock at other times (jobs/vpn/files/vpn_go_program.py)."""
 PATH = "/opt/openbach-run/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GRACE_US = 2_000_000
-"""From SIGTERM to SIGKILL for what still runs at the end."""
+"""Time from SIGTERM to SIGKILL for what still runs at the end."""
 READ_BYTES = 1 << 16
 CLOCK_MONOTONIC_COARSE = 6
 ORDERS = "/run/openbach/orders"
-"""Commands that come while the run goes on. N.json is the N-th one; N is there from the run's begin
-or the command before, and may be executed until N.json is there."""
+"""Directory of commands that come while the run goes on. N.json is the N-th one; the file N is
+there from the run's begin or the command before, and may be executed until N.json is there."""
 FACCESSAT2, AT_EMPTY_PATH = 439, 0x1000
 LOOKS = 800
-"""Looks for the next command, in which no time passes: the kernel lets time pass for a program that
-makes 2000 system calls without a sleep. The engine stops the guest at the first one, and lets it go
-on when the command is there."""
+"""Number of looks for the next command in which no time passes: the kernel lets time pass for a
+program that makes 2000 system calls without a sleep. The engine stops the guest at the first look,
+and lets it go on when the command is there."""
 STEPS = 500_000
-"""What Python counts between two looks: some ms, so that the engine has seconds of CPU time."""
+"""Count of Python between two looks: some ms, so that the engine has seconds of CPU time."""
 NOTHING = -1
-"""The number of no command."""
+"""Number that no command has."""
 FIRST_INSTANCE = 1000
-"""The job instance of the first command, if that is a job; a scenario has fewer."""
+"""Number of the first command's job instance, if that is a job; a scenario has fewer."""
 
 
 def make_shared() -> None:
@@ -195,7 +195,7 @@ class Running:
     ) -> None:
         self.number, self.pid, self.pidfd = number, pid, os.pidfd_open(pid)
         self.pipes = pipes
-        """Descriptor → 1 or 2."""
+        """Descriptor of a pipe → 1 for stdout, 2 for stderr."""
         self.directory, self.ended = directory, False
 
 
@@ -210,8 +210,8 @@ class Commands:
 
     def __init__(self, entries: Sequence[Mapping[str, Any]] | None, agents: Agents) -> None:
         self.agents = agents
-        self.namespaces = {one.name: one for one in agents.namespaces.values()}
-        self.entities = {one.name: entity for entity, one in agents.namespaces.items()}
+        self.namespaces = {host.name: host for host in agents.namespaces.values()}
+        self.entities = {host.name: entity for entity, host in agents.namespaces.items()}
         self.codes: dict[int, int] = {}
         """The exit codes of the commands that have ended."""
         self.entries: Iterator[tuple[int, Mapping[str, Any]]] = enumerate(
@@ -219,14 +219,14 @@ class Commands:
         )
         self.running: list[Running] = []
         self.awaited: list[Running] = []
-        """What has to end before the next one begins."""
+        """Commands that have to end before the next one begins."""
         self.lasting: list[Running] = []
-        """What still ran after the last one without `&`, and has been told to end."""
+        """Commands with `&` that ran on after the last one without, and were told to end."""
         self.over = False
         self.output = -1
 
     def begin(self) -> None:
-        """Start the first of them."""
+        """Start the first command."""
         # `open` would make calls that fail, and those cost time.
         self.output = os.open(OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._go_on()
@@ -234,36 +234,36 @@ class Commands:
     @property
     def descriptors(self) -> list[int]:
         """Return what becomes readable when there is something to serve."""
-        pipes = [fd for one in self.running for fd in one.pipes]
-        return [*pipes, *(one.pidfd for one in self.running if not one.ended)]
+        pipes = [fd for command in self.running for fd in command.pipes]
+        return [*pipes, *(command.pidfd for command in self.running if not command.ended)]
 
     def serve(self, ready: Collection[int]) -> None:
         """Tell what commands have printed, and which have ended; start what may begin now.
 
         The exit codes of those that have ended are known to the agents.
         """
-        for one in self.running:
-            for fd in list(one.pipes):
+        for command in self.running:
+            for fd in list(command.pipes):
                 if fd in ready:
-                    self._read(one, fd)
+                    self._read(command, fd)
             # Not before it is readable: whoever waits for it, too, has seen it then.
-            if not one.ended and one.pidfd in ready:
-                self._note_end(one)
-        self.running = [one for one in self.running if one.pipes or not one.ended]
+            if not command.ended and command.pidfd in ready:
+                self._note_end(command)
+        self.running = [command for command in self.running if command.pipes or not command.ended]
         self._go_on()
 
     def _go_on(self) -> None:
         """Start commands up to the first one whose end is to be waited for."""
-        while not self.over and all(one.ended for one in self.awaited):
+        while not self.over and all(command.ended for command in self.awaited):
             if self.lasting:
                 bring_back()
                 self.over = True
                 return
-            found = next(self.entries, None)
-            if found is None:
+            next_entry = next(self.entries, None)
+            if next_entry is None:
                 self._end_lasting()
                 continue
-            number, entry = found
+            number, entry = next_entry
             if "wait" in entry:
                 self.awaited = list(self.running)
             elif self.codes.get(entry.get("needs", NOTHING)):
@@ -274,35 +274,35 @@ class Commands:
 
     def _end_lasting(self) -> None:
         """Tell those to end that were started with `&`; all is over when they have."""
-        self.lasting = [one for one in self.running if not one.ended]
+        self.lasting = [command for command in self.running if not command.ended]
         if not self.lasting:
             bring_back()
             self.over = True
             return
-        self._tell(lasting=[one.number for one in self.lasting])
+        self._tell(lasting=[command.number for command in self.lasting])
         self.awaited = self.lasting
         self.agents.go_on(self._stopping())
 
     def _stopping(self) -> Procedure:
-        """SIGTERM, then SIGKILL for what has not ended in time."""
+        """Send SIGTERM, then SIGKILL to what has not ended in time."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             # Some may have ended, which has yet to be noted.
-            left = [one for one in self.lasting if one.pid not in self.agents.exit_codes]
+            left = [last for last in self.lasting if last.pid not in self.agents.exit_codes]
             if left:
                 self.signal(number)
-            yield [one.pidfd for one in left], GRACE_US
+            yield [last.pidfd for last in left], GRACE_US
 
     def abort(self) -> None:
         """End all that run at once: the run itself is over."""
-        self._tell(lasting=[one.number for one in self.running if not one.ended])
+        self._tell(lasting=[command.number for command in self.running if not command.ended])
         self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all that run, and to their children."""
-        for one in self.running:
-            if not one.ended:
+        for command in self.running:
+            if not command.ended:
                 with suppress(ProcessLookupError):
-                    os.killpg(one.pid, number)
+                    os.killpg(command.pid, number)
 
     def _start(self, number: int, entry: Mapping[str, Any]) -> Running:
         if "job" in entry:
@@ -347,29 +347,29 @@ class Commands:
             os.close(write_end)
         return Running(number, pid, pipes)
 
-    def _note_end(self, one: Running) -> None:
-        os.close(one.pidfd)
-        one.ended = True
+    def _note_end(self, command: Running) -> None:
+        os.close(command.pidfd)
+        command.ended = True
         # What it printed last comes before its end. Its children may still have the pipes.
-        for fd in list(one.pipes):
-            while self._read(one, fd):
+        for fd in list(command.pipes):
+            while self._read(command, fd):
                 pass
-        if one.directory:
-            self._tell_of_job(one.number, one.directory)
-        code = self.codes[one.number] = self.agents.exit_codes[one.pid]
-        self._tell(ended=one.number, t_s=self.agents.now_us() / 1e6, code=code)
+        if command.directory:
+            self._tell_of_job(command.number, command.directory)
+        code = self.codes[command.number] = self.agents.exit_codes[command.pid]
+        self._tell(ended=command.number, t_s=self.agents.now_us() / 1e6, code=code)
 
-    def _read(self, one: Running, fd: int) -> bool:
+    def _read(self, command: Running, fd: int) -> bool:
         """Tell what is in a pipe; return whether there may be more."""
         try:
             printed = os.read(fd, READ_BYTES)
         except BlockingIOError:
             return False
         if printed:
-            self._tell(of=one.number, stream=one.pipes[fd], text=printed.decode("latin-1"))
+            self._tell(of=command.number, stream=command.pipes[fd], text=printed.decode("latin-1"))
             return True
         os.close(fd)
-        del one.pipes[fd]
+        del command.pipes[fd]
         return False
 
     def _tell_of_job(self, number: int, directory: str) -> None:

@@ -27,11 +27,11 @@ IMPORTED_BEFOREHAND = (
 )  # fmt: skip
 LAST_DESCRIPTOR = 1024
 folders_of_jobs: set[str] = set()
-"""Where the director has modules from, too, that are of jobs which are its threads."""
+"""Folders of jobs that run as threads of the director: it imports their modules from there, too."""
 
 
 def prepare(collect_agent_directory: str) -> None:
-    """Imports what most jobs import, once for all of them."""
+    """Import what most jobs import, once for all of them."""
     import site
 
     site.main()
@@ -103,7 +103,7 @@ def _become_program(command_line: Sequence[str], environment: dict[str, str]) ->
 
 
 def _run(script: str) -> int:
-    """Executes the script as `__main__`; its exit code."""
+    """Execute the script as `__main__`; return its exit code."""
     module = ModuleType("__main__")
     module.__file__ = script
     sys.modules["__main__"] = module

@@ -28,7 +28,8 @@ from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import kind_of
 from openbach_run.paths import INVENTORY
 from openbach_run.topology.hosts import Inventory
-from openbach_run.topology.references import listed, value_of
+from openbach_run.topology.mappings import listed
+from openbach_run.topology.references import value_of
 
 KEYS = ("file", "constants")
 

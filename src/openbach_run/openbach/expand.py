@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
-from openbach_run.openbach.refusals import BadPlaceholder, near
-from openbach_run.openbach.source import KEYS, Source, found, is_labels, read_source
+from openbach_run.openbach.refusals import BadPlaceholder
+from openbach_run.openbach.source import DECLARED, KEYS, Source, found, is_labels, read_source
 from openbach_run.openbach.steps import declared, with_steps
 from openbach_run.openbach.table_scenario import table_of
 from openbach_run.openbach.values import leaves, placeholders, sole_placeholder
 from openbach_run.paths import INVENTORY
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.inventory import load_inventory
-from openbach_run.topology.references import listed, value_of
+from openbach_run.topology.mappings import listed
+from openbach_run.topology.references import value_of
 
 WAITS = ("launched", "finished", "after_s")
 ONLY_IF = "only_if"
@@ -39,64 +41,43 @@ def expand(path: Path) -> dict[str, Any]:
     Raises InputError with the file, the key, and what would be right.
     """
     source = read_source(path)
-    name, content = path.stem, source.content
-    if "table_of" in content:
-        whole = expand(found(path, "table_of", content["table_of"]))
-        # One level only: the cells of a table's table would be in no table that is shown.
-        keys = {key for function in whole["openbach_functions"] for key in function}
-        if content.keys() != {"table_of"} or "start_scenario_instance" in keys:
-            raise source.wrong(
-                "a table has no other key, and is of a scenario that is no table", "table_of"
-            )
-        return table_of(name, whole)
+    if "table_of" in source.content:
+        return _table(path, source)
     for key in ("functions", "end"):
-        if key not in content:
+        if key not in source.content:
             raise InputError(
                 f"{path}: {key}: is missing, here and in what the file inherits;"
                 f" {KEYS[key]['form']}"
             )
-    own = content.get("inventory")
+    own = source.content.get("inventory")
     inventory_file = INVENTORY if own is None else source.files["inventory",].parent / own
     inventory = load_inventory(inventory_file)
     hosts = {name: host.name for host in inventory.hosts for name in (host.name, host.entity)}
     source = with_steps(source, hosts)
-    content = source.content
-    values, sweep = _values(source), content.get("sweep", {})
+    content, values = source.content, _values(source)
     numbered = _Functions(source, inventory, _leaders(source, values), values)
-    functions, same = numbered.all, numbered.same
-    # A file may inherit more than its functions use, but the backend refuses an argument or a
-    # constant that is unused: so what nobody uses is left out here.
-    started = [leaves(function.get("start_job_instance", {})) for function in functions]
-    used = {
-        name for texts in started for text in texts for name in placeholders(str(text))
-    } | same.keys()
-    constants = {name: item for name, item in content.get("constants", {}).items() if name in used}
-    arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
-    addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
-    if "steps" in content and source.files["sweep",] != source.files["steps",]:
-        # Of the measurement that the steps replace.
-        sweep = {name: swept for name, swept in sweep.items() if name in arguments | constants}
-    # Swept values that change nothing would make equal cells with different names.
-    for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
-        raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
-    idle = {
-        name: conditions
-        for name, conditions in content.get("idle", {}).items()
-        if name in {**arguments, **constants}
-    }
-    instead = {name: item for name, item in content.get("instead", {}).items() if name in constants}
+    declared_here = _in_use(content, numbered)
+    arguments, constants, addresses = (declared_here[key] for key in DECLARED)
+    sweep = _sweep(source, arguments | constants)
+    idle = _of(content, "idle", arguments | constants)
+    instead = _of(content, "instead", constants)
     # Relative, so that the scenario and its inventory can be moved together.
     file = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
     files = [name for name, entry in constants.items() if entry.get("file") == "yes"]
+    same = numbered.same
+    defaults = [name for name in values if name in arguments and name not in sweep]
     return {
-        "name": name,
+        "name": path.stem,
         "description": content.get("description", ""),
-        "arguments": arguments,
+        "arguments": {
+            name: text if isinstance(text, str) else text["text"]
+            for name, text in arguments.items()
+        },
         "constants": {
             **{name: values[name] for name in constants if name not in same},
             **{name: _address(source, name, inventory) for name in addresses},
         },
-        "openbach_functions": functions,
+        "openbach_functions": numbered.all,
         "x-inventory": {**file, "constants": addresses},
         "x-constants": {name: constant["text"] for name, constant in constants.items()},
         **({"x-idle": idle} if idle else {}),
@@ -105,16 +86,52 @@ def expand(path: Path) -> dict[str, Any]:
         **({"x-measures": declared(content["measures"])} if "steps" in content else {}),
         "x-same": {name: same[name] for name in constants if name in same},
         "x-sweep": {
-            "defaults": {
-                name: value
-                for name, value in values.items()
-                if name in arguments and name not in sweep
-            },
+            "defaults": {name: values[name] for name in defaults},
             "values": sweep,
             **({"link_files": files} if files else {}),
             **content.get("plot", {}),
         },
     }
+
+
+def _table(path: Path, source: Source) -> dict[str, Any]:
+    """Return the scenario that starts another one for each of its cells. Raises InputError."""
+    whole = expand(found(path, "table_of", source.content["table_of"]))
+    # One level only: the cells of a table's table would be in no table that is shown.
+    keys = {key for function in whole["openbach_functions"] for key in function}
+    if source.content.keys() != {"table_of"} or "start_scenario_instance" in keys:
+        raise source.wrong(
+            "a table has no other key, and is of a scenario that is no table", "table_of"
+        )
+    return table_of(path.stem, whole)
+
+
+def _of(content: Mapping[str, Any], key: str, names: Collection[str]) -> dict[str, Any]:
+    """Return what a key of the file has of these names."""
+    return {name: entry for name, entry in content.get(key, {}).items() if name in names}
+
+
+def _in_use(content: Mapping[str, Any], functions: _Functions) -> dict[str, dict[str, Any]]:
+    """Return the arguments, constants and addresses that a function uses, by their keys.
+
+    A file may inherit more than its functions use, but the backend refuses an argument or a
+    constant that is unused: so what nobody uses is left out.
+    """
+    started = [leaves(function.get("start_job_instance", {})) for function in functions.all]
+    used = {name for texts in started for text in texts for name in placeholders(str(text))}
+    return {key: _of(content, key, used | functions.same.keys()) for key in DECLARED}
+
+
+def _sweep(source: Source, names: Collection[str]) -> dict[str, Any]:
+    """Return the swept values by name. Raises InputError for a name that no function uses."""
+    sweep: dict[str, Any] = source.content.get("sweep", {})
+    if "steps" in source.content and source.files["sweep",] != source.files["steps",]:
+        # Of the measurement that the steps replace.
+        return _of(source.content, "sweep", names)
+    # Swept values that change nothing would make equal cells with different names.
+    for name in sorted(sweep.keys() - names):
+        raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
+    return sweep
 
 
 def _values(source: Source) -> dict[str, str]:

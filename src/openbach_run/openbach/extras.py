@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from openbach_jobs.link_file import near
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.shapes import check, schema_of
 

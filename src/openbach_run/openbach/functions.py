@@ -14,17 +14,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_arguments import read_job_arguments
-from openbach_run.openbach.refusals import (
-    MAX_LENGTH,
-    NUMBER,
-    TOO_LONG,
-    Crash,
-    Refusal,
-    near,
-    refusing,
-)
+from openbach_run.openbach.refusals import MAX_LENGTH, NUMBER, TOO_LONG, Crash, Refusal, refusing
 from openbach_run.openbach.stored import check_type, read_entry, to_stored, type_name, whole_number
 
 WAIT_LISTS = ("running_ids", "ended_ids", "launched_ids", "finished_ids")
@@ -324,15 +317,8 @@ CONDITIONS = (
     " function out; let functions wait for each other (wait), or a job decide"
 )
 COMPARISONS = {
-    "=": "=",
-    "==": "=",
-    "!=": "!=",
-    "<>": "!=",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+    "=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
+}  # fmt: skip
 OPERANDS = {
     "database": ("name", "key", "attribute"),
     "statistic": ("field", "job_name", "agent_address"),

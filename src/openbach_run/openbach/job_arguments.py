@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, WrongType
-from openbach_run.openbach.refusals import BadPlaceholder, Crash, Refusal, as_list, near
+from openbach_run.openbach.refusals import BadPlaceholder, Crash, Refusal, as_list
 from openbach_run.openbach.stored import to_stored, type_name
 
 RENAMED = {"configure_link": "tc_configure_link", "tcpdump": "tcpdump_pcap", "ping": "fping"}

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 
 WAIT, JOB = "wait", "job"
 COMMENT = "#"

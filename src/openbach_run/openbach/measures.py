@@ -26,8 +26,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.errors import InputError
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import check
 from openbach_run.yaml_files import read_yaml
 

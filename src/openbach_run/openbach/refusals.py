@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,24 +78,6 @@ def crash_answer(kind: str, text: str) -> dict[str, Any]:
         "error": text,
         "traceback": f"{kind}: {text}",
     }
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean x? ` for the name that is most alike; "" if none is.
-
-    It says the unit where the two names have different ones.
-    """
-    from difflib import get_close_matches  # not at start: the guest has no use for it
-
-    if not (close := get_close_matches(name, list(known), 1)):
-        return ""
-    own, meant = (text.lower().rpartition("_")[2] for text in (name, close[0]))
-    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (own in UNITS)
-    return f"did you mean {close[0]}{unit if own != meant else ''}? "
-
-
-UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
-"""The last parts of names that are units."""
 
 
 @contextmanager

@@ -22,9 +22,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.errors import InputError, SetupError
+from openbach_run.json_files import short
 from openbach_run.openbach import rules
-from openbach_run.openbach.refusals import near
 from openbach_run.paths import cache_directory
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
@@ -198,9 +199,3 @@ def _right(shape: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     if "like" in shape or "pattern" in shape:
         words += f" like {shape.get('like', shape.get('pattern'))}"
     return words + (f" with {', '.join(shape['required'])}" if "required" in shape else "")
-
-
-def short(value: object) -> str:
-    """Return the value as JSON, cut off after 60 characters."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from openbach_run.errors import InputError
 from openbach_run.openbach.shapes import check, schema_of
 from openbach_run.paths import SCENARIOS
-from openbach_run.topology.references import listed
+from openbach_run.topology.mappings import listed
 from openbach_run.yaml_files import read_texts
 
 SUFFIXES = (".yml", ".yaml")
@@ -41,16 +41,9 @@ def is_labels(value: Any) -> bool:
 KEYS: Mapping[str, Mapping[str, Any]] = schema_of("scenario")["properties"]
 """Keys of a scenario, with the schema of what is below each."""
 BY_NAME = (
-    "arguments",
-    "constants",
-    "addresses",
-    "values",
-    "idle",
-    "instead",
-    "measures",
-    "groups",
+    "arguments", "constants", "addresses", "values", "idle", "instead", "measures", "groups",
     "functions",
-)
+)  # fmt: skip
 """Keys whose content is inherited name by name."""
 DECLARED = ("arguments", "constants", "addresses")
 

@@ -54,11 +54,7 @@ class Live:
     def __init__(self, engine: VirtualEngine, spec: Mapping[str, Any], run_dir: Path) -> None:
         self.run_dir = run_dir
         self._engine = engine
-        self._spec = {
-            **with_commands(spec, []),
-            "terminals": True,
-            "virtual_limit_s": LONGEST_S,
-        }
+        self._spec = {**with_commands(spec, []), "terminals": True, "virtual_limit_s": LONGEST_S}
         self._outcome: Outcome | None = None
         self._error: BaseException | None = None
         # The guest ends with the thread that has started it.

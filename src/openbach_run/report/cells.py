@@ -18,6 +18,7 @@ from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
+from openbach_run.openbach.titles import Title
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import runs_file
 from openbach_run.report.words import said
@@ -189,6 +190,8 @@ class Campaigns:
     """The measures by job, as the jobs declare them."""
     plots: dict[str, Plot] = field(default_factory=dict)
     """Scenario → its plot. Results of older versions have none."""
+    titles: dict[str, Title] = field(default_factory=dict)
+    """Titles of the arguments of users' scenarios."""
 
     @property
     def runs(self) -> list[Run]:
@@ -221,6 +224,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     cells: dict[tuple[tuple[str, str], ...], Cell] = {}
     seeds: dict[int, set[int]] = {}
     plots: dict[str, Plot] = {}
+    titles: dict[str, Title] = {}
     for directory in directories:
         if directory.suffix == runs_file.ENDING:
             campaign, listed = runs_file.read(directory)
@@ -233,6 +237,8 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
                 words += [] if name in words[0] else [name, value]
             commands += [*campaign.get("earlier", []), " ".join(words)]
         plots |= {printable(name): Plot(**plot) for name, plot in campaign.get("plots", {}).items()}
+        for name, title in campaign.get("titles", {}).items():
+            titles[printable(name)] = Title(**{key: printable(text) for key, text in title.items()})
         store = Store(directory)
         orbits: dict[str, list[str]] = {
             name: [orbit] for name, orbit in campaign.get("orbits", {}).items()
@@ -264,7 +270,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             if planned["seed"] not in seeds.setdefault(id(cell), set()):
                 seeds[id(cell)].add(planned["seed"])
                 cell.runs.append(Run(planned["seed"], run_dir, record))
-    campaigns = Campaigns(commands, list(cells.values()), plots=plots)
+    campaigns = Campaigns(commands, list(cells.values()), plots=plots, titles=titles)
     return replace(campaigns, declared=_declared(campaigns.records))
 
 

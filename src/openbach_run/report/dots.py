@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, product
 from textwrap import wrap
 from typing import Any
@@ -258,6 +257,89 @@ def _left_out(
     return f"; {drawn} of {drawn + others} links, the others are in the appendix" if others else ""
 
 
+class _Drawer:
+    """Draws the panels of a figure: `seen` of each cell, as points of the series."""
+
+    def __init__(
+        self,
+        page: Block,
+        series: Sequence[Series],
+        seen: Callable[[Cell], Seen | None],
+        dress: Callable[[Axes, Sequence[Cell]], None],
+        vpns: Sequence[str],
+        scale: tuple[float, float],
+    ) -> None:
+        self.page, self.series, self.seen, self.dress = page, series, seen, dress
+        self.vpns, self.scale = vpns, scale
+        self._points: dict[frozenset[tuple[str, str]], Seen | None] = {}
+
+    def point(self, panel: Mapping[str, str], marked: Series, vpn: str) -> Seen | None:
+        """Return the point of a series in a panel; None if there is none."""
+        wanted = {**panel, **marked.wanted, **({"vpn": vpn} if vpn else {})}
+        key = frozenset(wanted.items())
+        if key not in self._points:
+            self._points[key] = next(map(self.seen, self.page.of(**wanted)), None)
+        return self._points[key]
+
+    def has_points(self, panel: Mapping[str, str], some: Sequence[Series] | None = None) -> bool:
+        """Return whether a panel has any point, of some series or of all."""
+        pairs = product(self.series if some is None else some, self.vpns)
+        return any(self.point(panel, marked, vpn) for marked, vpn in pairs)
+
+    def is_drawn(self, marked: Series, panels: Sequence[Panel]) -> bool:
+        """Return whether a series has a point in any of these panels."""
+        return any(self.has_points(panel.wanted, [marked]) for panel in panels)
+
+    def fill(self, axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
+        """Draw a panel; words beside it have at most so many letters."""
+        axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")
+        self.dress(axes, self.page.of(**panel.wanted))
+        axes.grid(axis="x", color="#eeeeee")
+        several = len(self.series)
+        for place, marked in enumerate(self.series):
+            for at, vpn in enumerate(self.vpns):
+                if values := self.point(panel.wanted, marked, vpn):
+                    y = at + (place - (several - 1) / 2) * min(0.28, 0.9 / several)
+                    side = 0 if several == 1 else -1 if place == 0 else 1
+                    _point(axes, values, y, marked, self.scale, side)
+        # The number below a lower bar needs room above the axis.
+        room = 0.25 if several > 1 and self.scale[1] < math.inf else 0.0
+        axes.set_ylim(len(self.vpns) - 0.5 + room, -0.5)
+        axes.yaxis.set_major_locator(FixedLocator(range(len(self.vpns))))
+        names = [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in self.vpns]
+        axes.set_yticks(range(len(self.vpns)), names)
+        axes.tick_params(axis="y", length=0)
+        axes.xaxis.set_minor_locator(NullLocator())
+
+    def wide(self, grid: Sequence[Sequence[Panel]], words: str, height: float) -> Figure:
+        """Return the panels in rows, for a page; each row has this height."""
+        more = 0.2 * ((len(self.series) - 1) // LEGEND_COLUMNS)
+        figure = Figure(figsize=(WIDTH_IN, 0.75 + more + height * len(grid)))
+        across = max(map(len, grid))
+        places = figure.subplots(len(grid), across, sharex=True, sharey=True, squeeze=False)
+        for row, axes_of_row, above in zip(grid, places, [None, *places], strict=False):
+            for panel, axes in zip(row, axes_of_row, strict=False):
+                self.fill(axes, panel)
+            for column in range(len(row), across):
+                axes_of_row[column].remove()
+                if above is not None:
+                    # Now it is the lowest one of its column.
+                    above[column].tick_params(axis="x", labelbottom=True)
+        _label(figure, words, self.series, LEGEND_COLUMNS)
+        return figure
+
+    def narrow(self, panels: Sequence[Panel], words: str, height: float) -> Figure:
+        """Return the panels below each other, for a telephone; each has this height."""
+        each = height + 0.05 + NUMBERS_IN
+        figure = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(self.series) + each * len(panels)))
+        stacked = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
+        for panel, axes in zip(panels, stacked[:, 0], strict=True):
+            self.fill(axes, panel, LONGEST_NARROW)
+            axes.tick_params(axis="x", labelbottom=True)  # the lowest is a screen or more away
+        _label(figure, words, self.series, 1)
+        return figure
+
+
 def _drawn(
     name: str,
     caption: str,
@@ -275,74 +357,22 @@ def _drawn(
     """
     vpns = rows if rows is not None else page.campaigns.distinct("vpn", page.cells)
     vpns = [vpn for vpn in vpns if page.of(vpn=vpn)] or [""]
-
-    @cache
-    def point_of(wanted: frozenset[tuple[str, str]]) -> Seen | None:
-        return next(map(seen, page.of(**dict(wanted))), None)
-
-    def point(panel: Mapping[str, str], marked: Series, vpn: str) -> Seen | None:
-        wanted = {**panel, **marked.wanted, **({"vpn": vpn} if vpn else {})}
-        return point_of(frozenset(wanted.items()))
-
-    def has_points(panel: Mapping[str, str], some: Sequence[Series] = series) -> bool:
-        return any(point(panel, marked, vpn) for marked, vpn in product(some, vpns))
-
-    grid = _panels(page, has_points)
+    drawer = _Drawer(page, series, seen, dress, vpns, scale)
+    grid = _panels(page, drawer.has_points)
     flat = list(chain.from_iterable(grid))
     if not flat:
         return None
-
-    def is_drawn(marked: Series) -> bool:
-        return any(has_points(panel.wanted, [marked]) for panel in flat)
-
-    series = list(filter(is_drawn, series))
-
-    def fill(axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
-        axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")
-        dress(axes, page.of(**panel.wanted))
-        axes.grid(axis="x", color="#eeeeee")
-        for place, marked in enumerate(series):
-            for at, vpn in enumerate(vpns):
-                if values := point(panel.wanted, marked, vpn):
-                    y = at + (place - (len(series) - 1) / 2) * min(0.28, 0.9 / len(series))
-                    side = 0 if len(series) == 1 else -1 if place == 0 else 1
-                    _point(axes, values, y, marked, scale, side)
-        # The number below a lower bar needs room above the axis.
-        room = 0.25 if len(series) > 1 and scale[1] < math.inf else 0.0
-        axes.set_ylim(len(vpns) - 0.5 + room, -0.5)
-        axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
-        names = [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
-        axes.set_yticks(range(len(vpns)), names)
-        axes.tick_params(axis="y", length=0)
-        axes.xaxis.set_minor_locator(NullLocator())
-
-    row_in = max(ROW_IN, 0.1 * len(series))
-    lines = max(len(wrap(panel.title, TITLE)) for row in grid for panel in row)
+    drawer.series = [marked for marked in series if drawer.is_drawn(marked, flat)]
+    row_in = max(ROW_IN, 0.1 * len(drawer.series))
+    lines = max(len(wrap(panel.title, TITLE)) for panel in flat)
     height = HEAD_IN + LINE_IN * (lines - 1) + row_in * len(vpns)
     with matplotlib.rc_context(SETTINGS):
-        more = 0.2 * ((len(series) - 1) // LEGEND_COLUMNS)
-        wide = Figure(figsize=(WIDTH_IN, 0.75 + more + height * len(grid)))
-        across = max(map(len, grid))
-        places = wide.subplots(len(grid), across, sharex=True, sharey=True, squeeze=False)
-        for row, axes_of_row, above in zip(grid, places, [None, *places], strict=False):
-            for panel, axes in zip(row, axes_of_row, strict=False):
-                fill(axes, panel)
-            for column in range(len(row), across):
-                axes_of_row[column].remove()
-                if above is not None:
-                    # Now it is the lowest one of its column.
-                    above[column].tick_params(axis="x", labelbottom=True)
-        _label(wide, words, series, LEGEND_COLUMNS)
+        wide = drawer.wide(grid, words, height)
     sizes: Any = {"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
     with matplotlib.rc_context({**SETTINGS, **sizes}):
-        each = height + 0.05 + NUMBERS_IN
-        narrow = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(series) + each * len(flat)))
-        stacked = narrow.subplots(len(flat), 1, sharex=True, squeeze=False)
-        for panel, axes in zip(flat, stacked[:, 0], strict=True):
-            fill(axes, panel, LONGEST_NARROW)
-            axes.tick_params(axis="x", labelbottom=True)  # the lowest is a screen or more away
-        _label(narrow, words, series, 1)
-    left_out = _left_out(page, flat, has_points)
+        narrow = drawer.narrow(flat, words, height)
+    # Whether a link is left out is asked of all series, also of those that are not drawn.
+    left_out = _left_out(page, flat, lambda panel: drawer.has_points(panel, series))
     return Drawing(name, caption + left_out, wide, narrow)
 
 

@@ -15,14 +15,7 @@ from operator import ne
 
 from openbach_run.report.cells import Cell
 from openbach_run.report.effects import widest_tie
-from openbach_run.report.page_model import (
-    CHOSEN,
-    EQUIVALENT,
-    USUAL,
-    Block,
-    PageOne,
-    is_leased,
-)
+from openbach_run.report.page_model import CHOSEN, EQUIVALENT, USUAL, Block, PageOne, is_leased
 from openbach_run.report.recommendations import effort, has_idle_pep, is_candidate, is_in_clear
 
 Configuration = tuple[str, ...]

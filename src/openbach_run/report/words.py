@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 
 from openbach_run.catalog import DESCRIBED, Catalog, description
 from openbach_run.openbach.measures import Measure, from_name, measure_of
 from openbach_run.openbach.scenario import SAME
+from openbach_run.openbach.titles import Title, Titles, titles_of_ours
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.tables import in_text
 from openbach_run.units import number
@@ -29,55 +33,16 @@ NAMES = {
 """Values that are not written as they are given, with a space for `_`. Those of VPNs and congestion
 controls are the `title` of their folders."""
 
-ARGUMENTS = {
-    "vpn": "VPN", "pep": "PEP", "cc": "congestion control", "loss": "random loss",
-    "orbit": "satellite", "size": "size", "cc_pep": "congestion control of the PEP",
-    "cc_tunnel": "congestion control of the tunnel's own TCP", "rate": "forward rate",
-    "return_rate": "return rate", "delay_ms": "one-way delay",
-    "terrestrial_ms": "delay between POP and server", "jitter_ms": "jitter",
-    "return_loss": "random loss of the return link", "burst_packets": "mean burst loss in packets",
-    "burst_ms": "mean duration of a burst of loss", "loss_at": "loss is on the",
-    "link_file": "link file", "link_start": "start in the link file", "initcwnd": "initial window",
-    "initcwnd_pep": "initial window of the PEP", "pep_profile": "profile of the PEP",
-    "streams": "connections",
-    "series_s": "time series every", "vpn_2": "tunnel of the second flow",
-    "cc_2": "congestion control of the second flow", "direction_2": "direction of the second flow",
-    "warm_up": "earlier transfer", "http": "HTTP version", "quic": "QUIC stack", "cpu": "CPU",
-    "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
-    "cpu_scale_pop": "factor on the times of the POP's CPU", "vpn_values": "values of the VPN",
-    "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK",
-    "window_scaling": "window scaling", "access": "access to the return link",
-    "dama_values": "values of the access", "forward": "forward link",
-    "forward_values": "values of the forward link", "es_n0_file": "file of Es/N0",
-    "ping_payload_bytes": "ping payload",
-}  # fmt: skip
 ACCESS = ("access", "dama_values", "return_rate")
 """The way to return capacity, and other arguments that say with it which link it is."""
 CAPACITY = {"cra": "CRA", "rbdc": "RBDC", "vbdc_bytes": "VBDC", "fca": "FCA"}
 """Kinds of return capacity, as DVB-RCS2 calls them."""
 FREE = "free"
 """The value of a CPU for which nothing takes time."""
-UNITS = {
-    "loss": "%",
-    "return_loss": "%",
-    "initcwnd": "segments",
-    "initcwnd_pep": "segments",
-    "rate": "bit/s",
-    "return_rate": "bit/s",
-    "size": "bytes",
-    "warm_up": "bytes",
-    "tcp_buffer": "bytes",
-}
 LINK = (
-    "rate",
-    "return_rate",
-    "delay_ms",
-    "loss",
-    "return_loss",
-    "burst_packets",
-    "burst_ms",
+    "rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "burst_ms",
     "jitter_ms",
-)
+)  # fmt: skip
 """The arguments that a link file replaces."""
 LEADERS = {
     "return_": "that of the forward link", "cpu_": "that of the box", "_pep": "at the end hosts",
@@ -87,6 +52,8 @@ LEADERS = {
 USUAL = {"jitter_ms": "0", "direction": "download", "http": "none", "vpn_values": "none"}
 """Values that go without saying where others differ."""
 SUFFIXES = {"forward": "forward link", "return": "return link"}
+_OWN_TITLES: ContextVar[Titles] = ContextVar("own titles", default=MappingProxyType({}))
+"""Titles of the arguments of users' scenarios, of what is being written."""
 
 
 def named(value: str) -> str:
@@ -96,7 +63,7 @@ def named(value: str) -> str:
     `quic_split vpn.cc=bbr` is `QUIC split (ends TCP), vpn.cc=bbr`.
     """
     first, *more = value.split(" ")
-    if more and all("=" in one for one in more):
+    if more and all("=" in setting for setting in more):
         return named(first) + "".join(map(_setting, more))
     as_given = value.replace("_", " ") if re.fullmatch(r"\w+", value) else value
     return NAMES.get(value) or _titles().get(value, as_given)
@@ -124,28 +91,42 @@ def unusual(values: Mapping[str, str]) -> dict[str, str]:
 @cache
 def _titles() -> dict[str, str]:
     """Return the titles of the VPNs and congestion controls, by name."""
-    found = {}
+    titles = {}
     for kind in DESCRIBED:
         for name, folder in Catalog.beside_ours([]).all(kind).items():
             title = description(folder).get("title")
             if isinstance(title, str):
-                found[name] = title
-    return found
+                titles[name] = title
+    return titles
+
+
+@contextmanager
+def with_titles(titles: Titles) -> Iterator[None]:
+    """Have arguments called by these titles in the block, before those of the checkout."""
+    token = _OWN_TITLES.set(titles)
+    try:
+        yield
+    finally:
+        _OWN_TITLES.reset(token)
+
+
+def _title(name: str) -> Title:
+    """Return title and unit of an argument: its own, else the checkout's, else by its name."""
+    by_name = from_name(name)
+    known = [titles[name] for titles in (_OWN_TITLES.get(), titles_of_ours()) if name in titles]
+    known.append(Title(by_name.title.replace("_", " "), by_name.unit))
+    return Title(*(next(filter(None, texts), "") for texts in zip(*known, strict=True)))
 
 
 def argument(name: str) -> str:
     """Return an argument's name in words: `congestion control of the PEP`."""
-    return ARGUMENTS.get(name) or from_name(name).title.replace("_", " ")
+    return _title(name).title
 
 
 def heading(name: str) -> str:
     """Return an argument as the head of a column or axis of its values: `random loss (%)`."""
-    unit = _unit(name)
-    return argument(name) + (f" ({unit})" if unit and unit != "bytes" and unit != "bit/s" else "")
-
-
-def _unit(name: str) -> str:
-    return UNITS.get(name) or ("BDP" if name == "buffer_bdp" else from_name(name).unit)
+    title, unit = _title(name)
+    return title + (f" ({unit})" if unit and unit not in ("bytes", "bit/s") else "")
 
 
 def value_of(name: str, value: str) -> str:
@@ -155,7 +136,7 @@ def value_of(name: str, value: str) -> str:
         return value.upper()
     if name in ("buffer", "buffer_bdp"):
         return _buffer(value)
-    if known is not None and (unit := _unit(name)):
+    if known is not None and (unit := _title(name).unit):
         if unit in ("bytes", "bit/s"):
             return _large(known, {"bytes": "B"}.get(unit, unit))
         return f"{value} {unit}"
@@ -164,14 +145,14 @@ def value_of(name: str, value: str) -> str:
 
 def _buffer(value: str) -> str:
     """Return the size of a buffer in words: `2 bandwidth-delay products`, `64 kB`."""
-    found = re.fullmatch(r"([0-9.]+)(BDP|kB|MB|B|p)?", value)
-    if found is None:
+    parts = re.fullmatch(r"([0-9.]+)(BDP|kB|MB|B|p)?", value)
+    if parts is None:
         return named(value)
     words = {"BDP": "bandwidth-delay product", "p": "packet", None: "bandwidth-delay product"}.get(
-        found[2], found[2]
+        parts[2], parts[2]
     )
-    return f"{found[1]} {words}" + (
-        "s" if found[2] in ("BDP", "p", None) and float(found[1]) > 1 else ""
+    return f"{parts[1]} {words}" + (
+        "s" if parts[2] in ("BDP", "p", None) and float(parts[1]) > 1 else ""
     )
 
 
@@ -305,11 +286,11 @@ def decimals(value: float) -> int:
 
 
 def figure(
-    found: Estimate | None, places: int | None = None, factor: float = 1.0, *, tail: bool = False
+    measured: Estimate | None, places: int | None = None, factor: float = 1.0, *, tail: bool = False
 ) -> str:
     """Return median and interval, with four digits or so many places: `28.50 [28.41–28.77]`."""
-    digits = decimals(found.median * factor) if found and places is None else places or 0
-    return in_text(found, lambda value: _plain(value * factor, digits), tail=tail)
+    digits = decimals(measured.median * factor) if measured and places is None else places or 0
+    return in_text(measured, lambda value: _plain(value * factor, digits), tail=tail)
 
 
 def _plain(value: float, digits: int) -> str:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from openbach_run.catalog import Catalog
 from openbach_run.clock import VIRTUAL
@@ -19,7 +19,9 @@ from openbach_run.report.cells import Campaigns
 from openbach_run.report.charts import chart_of
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
+from openbach_run.report.figures import Drawing
 from openbach_run.report.front import (
+    Front,
     costs_table,
     effects_table,
     flow_figures,
@@ -34,6 +36,7 @@ from openbach_run.results.files import as_csv, places, write_parquet
 from openbach_run.results.record import not_locked
 from openbach_run.results.tables import (
     Markdown,
+    Table,
     as_html,
     as_latex,
     as_markdown,
@@ -78,58 +81,23 @@ def write(
     claims = [claim for claim in judged if claim.is_told]
     by_document = verdicts.by_document(claims, published.titles(PUBLISHED))
     of_others = published.tables(campaigns, PUBLISHED)
-    kinds = by_engine.kinds_of(campaigns.records)
     sections_of = settings(campaigns)
     front = front_of(campaigns)
     brief = is_brief(campaigns, claims)
     costs = dots.costs(front.block) if front.block and not brief else None
     flows = [] if brief else flow_figures(campaigns)
+    kinds = by_engine.kinds_of(campaigns.records)
+    first = [drawing for drawing in (front.figure, costs, *flows) if drawing]
+    drawn = _draw_sections(sections_of, baseline, output, reporter, first, is_brief=brief)
     named_tables = {
-        "claims": verdicts.claims_table(claims),
+        **_tables_of_claims(claims, by_document),
         "platform": content.platform_table(campaigns, content.named_packages(Catalog())),
         **of_others,
+        **_tables_of_front(front, kinds, has_costs=costs is not None),
+        **drawn.tables,
     }
-    for number, (_, some) in enumerate(by_document, 1):
-        named_tables[f"claims-{number}"] = verdicts.lines_table(some)
-    optional = {
-        "use": front.use,
-        "costs": costs_table(front.block) if front.block and costs else None,
-        "trust": content.trust_table(REPOSITORY / "docs") if VIRTUAL in kinds else None,
-        "decides": effects_table(front.block) if front.block else None,
-        "recommended": front.on_links,
-    }
-    named_tables |= {name: table for name, table in optional.items() if table is not None}
-    sections = []
-    charts: dict[str, Any] = {}
-    first = [drawing for drawing in (front.figure, costs, *flows) if drawing]
-    drawn = len(first)
-    for drawing in first:
-        drawing.save(output / "figures")
-    for number, setting in enumerate(sections_of):
-        reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(sections_of))
-        undrawn = drawn >= MOST_DRAWINGS and not brief
-        drawings = (
-            []
-            if undrawn or (brief and setting.is_matrix)
-            else content.drawings(setting, baseline, sections_of)
-        )
-        drawn += len(drawings)
-        for drawing in drawings:
-            drawing.save(output / "figures")
-            if (chart := chart_of(drawing.figure)) is not None:
-                charts[f"figures/{drawing.name}.svg"] = chart
-        of_setting = content.tables(setting, baseline)
-        named_tables.update(of_setting)
-        sections.append(
-            {"setting": setting, "drawings": drawings, "tables": of_setting, "undrawn": undrawn}
-        )
-    for name, table in named_tables.items():
-        for ending, form in FORMS.items():
-            (output / "tables" / f"{name}.{ending}").write_text(form(table))
-    (output / "results.csv").write_text(as_csv(campaigns.records))
-    write_parquet(campaigns.records, output / "results.parquet", about(campaigns))
-    (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
-    (output / "claims.csv").write_text(claims_csv(claims))
+    _write_tables(named_tables, output)
+    _write_data(campaigns, claims, baseline, output)
     reporter.show("setting the text", 0.8)
     markdown = _text(
         campaigns=campaigns,
@@ -144,22 +112,109 @@ def write(
         undecided=verdicts.undecided(judged),
         ours=published.ours(PUBLISHED),
         kinds=kinds,
-        sections=sections,
-        drawn_before=drawn,
+        sections=drawn.sections,
+        drawn_before=drawn.figures,
         tables=named_tables,
         of_others=list(of_others),
         appendix=appendix,
     )
+    _write_text(markdown, drawn.charts, () if brief else PAGES, output)
+    reporter.show("the report is written", 1)
+    return claims
+
+
+def _tables_of_claims(
+    claims: Sequence[Claim], by_document: Sequence[tuple[Any, Sequence[Claim]]]
+) -> dict[str, Table]:
+    """Return the table of all claims, and one for each document that they are of."""
+    tables = {"claims": verdicts.claims_table(claims)}
+    for number, (_, some) in enumerate(by_document, 1):
+        tables[f"claims-{number}"] = verdicts.lines_table(some)
+    return tables
+
+
+def _tables_of_front(front: Front, kinds: Collection[str], *, has_costs: bool) -> dict[str, Table]:
+    """Return the tables of the first pages, as far as there is something in them."""
+    optional = {
+        "use": front.use,
+        "costs": costs_table(front.block) if front.block and has_costs else None,
+        "trust": content.trust_table(REPOSITORY / "docs") if VIRTUAL in kinds else None,
+        "decides": effects_table(front.block) if front.block else None,
+        "recommended": front.on_links,
+    }
+    return {name: table for name, table in optional.items() if table is not None}
+
+
+def _write_text(markdown: str, charts: dict[str, Any], pages: Sequence[str], output: Path) -> None:
+    """Write the report's text in its three forms; `pages` are the headings that begin a page."""
     (output / "report.md").write_text(markdown)
-    (output / "report.html").write_text(
-        document.as_html(markdown, output, TEMPLATES / "page.html.j2", charts)
-    )
-    pages = () if brief else PAGES
+    page = document.as_html(markdown, output, TEMPLATES / "page.html.j2", charts)
+    (output / "report.html").write_text(page)
     (output / "report.pdf").write_bytes(
         document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2", pages)
     )
-    reporter.show("the report is written", 1)
-    return claims
+
+
+class Drawn(NamedTuple):
+    """The sections of a report, drawn: what its text says of each, and their tables and charts."""
+
+    sections: list[dict[str, Any]]
+    tables: dict[str, Table]
+    charts: dict[str, Any]
+    """Charts for the page, by the figure's file."""
+    figures: int
+    """Number of figures of the whole report."""
+
+
+def _draw_sections(
+    sections: Sequence[Setting],
+    baseline: Mapping[str, str],
+    output: Path,
+    reporter: Reporter,
+    first: Sequence[Drawing],
+    *,
+    is_brief: bool,
+) -> Drawn:
+    """Draw the figures of the first pages, then each section, up to MOST_DRAWINGS in all."""
+    for drawing in first:
+        drawing.save(output / "figures")
+    drawn = len(first)
+    content_of: list[dict[str, Any]] = []
+    charts: dict[str, Any] = {}
+    every_table: dict[str, Table] = {}
+    for number, setting in enumerate(sections):
+        reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(sections))
+        undrawn = drawn >= MOST_DRAWINGS and not is_brief
+        has_figures = not undrawn and not (is_brief and setting.is_matrix)
+        drawings = content.drawings(setting, baseline, sections) if has_figures else []
+        drawn += len(drawings)
+        for drawing in drawings:
+            drawing.save(output / "figures")
+            if (chart := chart_of(drawing.figure)) is not None:
+                charts[f"figures/{drawing.name}.svg"] = chart
+        tables = content.tables(setting, baseline)
+        every_table |= tables
+        content_of.append(
+            {"setting": setting, "drawings": drawings, "tables": tables, "undrawn": undrawn}
+        )
+    return Drawn(content_of, every_table, charts, drawn)
+
+
+def _write_data(
+    campaigns: Campaigns, claims: Sequence[Claim], baseline: Mapping[str, str], output: Path
+) -> None:
+    """Write what other programs read: the runs, the cells and the claims."""
+    (output / "results.csv").write_text(as_csv(campaigns.records))
+    write_parquet(campaigns.records, output / "results.parquet", about(campaigns))
+    (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
+    (output / "claims.csv").write_text(claims_csv(claims))
+
+
+def _write_tables(tables: Mapping[str, Table], output: Path) -> None:
+    """Write each table in each of FORMS."""
+    for name, table in tables.items():
+        for ending, form in FORMS.items():
+            (output / "tables" / f"{name}.{ending}").write_text(form(table))
 
 
 def write_first(campaigns: Campaigns, output: Path) -> None:
@@ -170,9 +225,7 @@ def write_first(campaigns: Campaigns, output: Path) -> None:
     if front.figure:
         front.figure.save(output / "figures")
     tables = {"use": front.use} if front.use else {}
-    for name, table in tables.items():
-        for ending, form in FORMS.items():
-            (output / "tables" / f"{name}.{ending}").write_text(form(table))
+    _write_tables(tables, output)
     template = document.templates(TEMPLATES, document.as_markdown).get_template("first.md.j2")
     markdown = template.render(
         campaigns=campaigns,
@@ -226,6 +279,7 @@ def about(campaigns: Campaigns) -> dict[str, Any]:
     has the runs that were asked for and have no row.
     """
     orbits, not_run = [], []
+    titles = {name: title._asdict() for name, title in campaigns.titles.items()}
     for cell in campaigns.cells:
         orbit = cell.values.get("orbit", "")
         arguments = {k: v for k, v in cell.values.items() if k not in ("scenario", "orbit")}
@@ -238,6 +292,7 @@ def about(campaigns: Campaigns) -> dict[str, Any]:
     return {
         "commands": campaigns.commands,
         "plots": {name: asdict(plot) for name, plot in campaigns.plots.items()},
+        **({"titles": titles} if titles else {}),
         "rows": {"orbit": places(orbits)},
         "not_run": not_run,
     }

@@ -22,15 +22,11 @@ FILE = "campaign.json"
 
 AGAIN = "run the campaign again, finished runs are kept"
 RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
-OTHERS: dict[str, Any] = {"plots": {}, "apart": {}, "earlier": []}
+OTHERS: dict[str, Any] = {"plots": {}, "titles": {}, "apart": {}, "earlier": []}
 CONTENT = {
-    "command": str,
-    "runs": list,
-    "commit": (str, NoneType),
-    "plots": dict,
-    "apart": dict,
-    "earlier": list,
-}
+    "command": str, "runs": list, "commit": (str, NoneType), "plots": dict, "titles": dict,
+    "apart": dict, "earlier": list,
+}  # fmt: skip
 """The fields of a run, the optional fields that older files lack, and the fields of the whole
 file."""
 
@@ -50,6 +46,8 @@ class Earlier(NamedTuple):
     commands: tuple[str, ...] = ()
     runs: tuple[AskedRun, ...] = ()
     plots: Mapping[str, Any] = {}
+    titles: Mapping[str, Mapping[str, str]] = {}
+    """Titles of the users' arguments, each with `title` and `unit`."""
 
 
 def command_with_commit(campaign: Mapping[str, Any]) -> str:
@@ -81,7 +79,8 @@ def earlier(directory: Path, runs: Iterable[AskedRun], apart: Mapping[str, str])
     if not kept:
         return Earlier()
     commands = dict.fromkeys((*campaign.get("earlier", []), command_with_commit(campaign)))
-    return Earlier(tuple(commands), kept, campaign.get("plots", {}))
+    plots, titles = campaign.get("plots", {}), campaign.get("titles", {})
+    return Earlier(tuple(commands), kept, plots, titles)
 
 
 def _asked(run: AskedRun) -> tuple[object, ...]:
@@ -133,6 +132,9 @@ def _wrong(campaign: Any) -> str | None:
     for name, plot in campaign.get("plots", {}).items():
         if not isinstance(plot, dict) or plot.keys() - {"measure", "figure"} or _no_texts(plot):
             return f"plots.{name}: a measure and a figure were expected"
+    for name, title in campaign.get("titles", {}).items():
+        if not isinstance(title, dict) or title.keys() - {"title", "unit"} or _no_texts(title):
+            return f"titles.{name}: a title and a unit were expected"
     earlier = campaign.get("earlier", [])
     if wrong := next((command for command in earlier if type(command) is not str), None):
         return f"earlier: {short(wrong)} is no command"

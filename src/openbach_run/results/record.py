@@ -71,18 +71,9 @@ LATEST_MS, LONGEST_S = 10**14, 10**10
 """The latest time of a statistic in ms (in the year 5138), and the latest time of an event in s. No
 date could be made from a later one."""
 MEASURED_BY_HOST = (
-    "run_id",
-    "scenario",
-    "arguments",
-    "seed",
-    "wall_s",
-    "capture_hash",
-    "command",
-    "identity",
-    "packages",
-    "declared",
-    "host",
-)
+    "run_id", "scenario", "arguments", "seed", "wall_s", "capture_hash", "command", "identity",
+    "packages", "declared", "host",
+)  # fmt: skip
 SAID_BY_GUEST = ("status", "error", "virtual_s", "measures", "parts", "texts")
 """Fields of a record, by who knows them. MEASURED_BY_HOST comes from what the host planned, its
 clock, the pipe of packets and the guest's exit; what a job writes does not change it. SAID_BY_GUEST

@@ -7,15 +7,15 @@ Inventories are inventory.yml, whose head describes its keys, and those of topol
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from openbach_jobs import dama
-from openbach_run.errors import InputError
+from openbach_jobs.link_file import near
+from openbach_run.json_files import short
 from openbach_run.topology.hosts import (
     MAIN_TABLE,
     MTU,
@@ -26,6 +26,7 @@ from openbach_run.topology.hosts import (
     Route,
     Rule,
 )
+from openbach_run.topology.mappings import Keys, MappingReader, listed
 from openbach_run.yaml_files import read_yaml
 
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
@@ -37,14 +38,9 @@ ENTITY_PREFIX = "satvpn_"
 has as well; the rest is the host's own name (`host_of`)."""
 # Ansible's other variables stand beside ours in the same mappings, so ours have a prefix.
 HOST_KEYS = (
-    "satvpn_role",
-    "satvpn_forwarding",
-    "satvpn_interfaces",
-    "satvpn_routes",
-    "satvpn_rules",
-    "satvpn_share",
-    "satvpn_memory_mb",
-)
+    "satvpn_role", "satvpn_forwarding", "satvpn_interfaces", "satvpn_routes", "satvpn_rules",
+    "satvpn_share", "satvpn_memory_mb",
+)  # fmt: skip
 GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
 MTU_MIN, MTU_MIN_IPV6, MTU_MAX = 68, 1280, 65535  # RFC 791, RFC 8200, a veth's
@@ -52,13 +48,6 @@ TABLE_MAX = 252  # Linux has 253 to 255 itself: default, main, local
 METRIC_MAX = 2**32 - 1
 MEMORY_MAX_MB = 1024  # of one host, and twice that of all: the kernel has 32-bit addresses
 
-WORDS: dict[type, str] = {
-    str: "a text",
-    int: "a whole number",
-    bool: "true or false",
-    object: "a value",
-}
-Keys = Mapping[str, type]
 NETWORK_KEYS: Keys = {"address": str, "ipv6": str, "mtu": int}
 INTERFACE_KEYS: Keys = {"name": str, "network": str, "address": str, "ipv6": str}
 ROUTE_KEYS: Keys = {"to": str, "via": str, "metric": int, "table": int}
@@ -95,76 +84,14 @@ def agent_addresses(path: Path) -> dict[str, str]:
     }
 
 
-class _Reader:
+class _Reader(MappingReader):
     """A reader that turns parsed YAML into an Inventory. Each error names the file and the key."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         # Filled by read_networks before any host is read: what refers to a network is checked at
         # once.
         self.networks: dict[str, Network] = {}
-
-    def error(self, key: str, message: str) -> InputError:
-        """Return an error for a key of the file, to be raised."""
-        return InputError(f"{self.path}: {key}: {message}")
-
-    def mapping(self, value: object, key: str) -> dict[str, Any]:
-        """Return a value that is a mapping with names as keys; empty for None.
-
-        Raises InputError.
-        """
-        if value is None:
-            return {}
-        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-            raise self.error(
-                key, f"a mapping with names as keys is expected here, not {_short(value)}"
-            )
-        return value
-
-    def entry(self, value: object, key: str, keys: Keys, required: Iterable[str]) -> dict[str, Any]:
-        """Return a mapping with all keys `required`, and none but `keys`, of their types.
-
-        Raises InputError.
-        """
-        entry = self.mapping(value, key)
-        for name, item in entry.items():
-            # Unknown keys are refused: a misspelled one would silently be the default.
-            if name not in keys:
-                raise self.error(
-                    f"{key}.{name}", f"no such key; {_near(name, keys)}there are {_listed(keys)}"
-                )
-            kind = keys[name]
-            if (
-                not isinstance(item, kind)
-                or item == ""
-                # In Python a bool is an int.
-                or (isinstance(item, bool) and kind is int)
-            ):
-                raise self.error(
-                    f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(item)}"
-                )
-        for name in required:
-            if name not in entry:
-                raise self.error(
-                    key, f"has the keys {_listed(entry)}; it needs {_listed(required)}"
-                )
-        return entry
-
-    def entries(
-        self, value: object, key: str, keys: Keys, required: tuple[str, ...]
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the place and the content of each entry of a list. Raises InputError."""
-        if value is None:
-            return
-        if not isinstance(value, list):
-            raise self.error(key, f"a list is expected here, not {_short(value)}")
-        for index, item in enumerate(value):
-            yield f"{key}[{index}]", self.entry(item, f"{key}[{index}]", keys, required)
-
-    def within(self, number: int | None, key: str, low: int, high: int) -> None:
-        """Check the range of a number. Raises InputError if it is out of range."""
-        if number is not None and not low <= number <= high:
-            raise self.error(key, f"{number} is out of range: {low} to {high}")
 
     def inventory(self, content: object) -> Inventory:
         """Return the checked inventory of a file's content. Raises InputError."""
@@ -213,7 +140,7 @@ class _Reader:
             if name not in GROUP_KEYS:
                 raise self.error(
                     f"{key}.{name}",
-                    f"no such key; {_near(name, GROUP_KEYS)}there are {_listed(GROUP_KEYS)}",
+                    f"no such key; {near(name, GROUP_KEYS)}there are {listed(GROUP_KEYS)}",
                 )
         own = self.mapping(group.get("vars"), f"{key}.vars")
         known = {**inherited, **own}
@@ -229,11 +156,11 @@ class _Reader:
         """Check the names of variables. Raises InputError for one that is likely misspelled."""
         for name in values:
             if name.startswith("satvpn_") and name not in HOST_KEYS + GLOBAL_KEYS:
-                known = f"{_near(name, HOST_KEYS)}there are {_listed(HOST_KEYS)}"
+                known = f"{near(name, HOST_KEYS)}there are {listed(HOST_KEYS)}"
                 raise self.error(f"{key}.{name}", f"no such variable; {known}")
             # Other variables are Ansible's; one that is much like ours is likely misspelled.
             if name not in HOST_KEYS + GLOBAL_KEYS and (
-                meant := _near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)
+                meant := near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)
             ):
                 raise self.error(f"{key}.{name}", f"is not read; {meant}".rstrip())
 
@@ -334,26 +261,24 @@ class _Reader:
         self.check_variables(values, key)
         name = host_of(entity)
         if not NAME.fullmatch(name):
-            raise self.error(
-                key, f"{_short(entity)} is no host's name: letters, digits, _, . and -"
-            )
+            raise self.error(key, f"{short(entity)} is no host's name: letters, digits, _, . and -")
         role = values.get("satvpn_role")
         if not isinstance(role, str) or not role.isidentifier():
             raise self.error(
-                f"{key}.satvpn_role", f"a role is expected here, like box, not {_short(role)}"
+                f"{key}.satvpn_role", f"a role is expected here, like box, not {short(role)}"
             )
         forwarding = values.get("satvpn_forwarding", False)
         if not isinstance(forwarding, bool):
             raise self.error(
                 f"{key}.satvpn_forwarding",
-                f"true or false is expected here, not {_short(forwarding)}",
+                f"true or false is expected here, not {short(forwarding)}",
             )
         memory_mb = values.get("satvpn_memory_mb", 0)
         # bool is a kind of int
         if type(memory_mb) is not int or (memory_mb and not 16 <= memory_mb <= MEMORY_MAX_MB):
             raise self.error(
                 f"{key}.satvpn_memory_mb",
-                f"MB from 16 to {MEMORY_MAX_MB} are expected here, not {_short(memory_mb)}",
+                f"MB from 16 to {MEMORY_MAX_MB} are expected here, not {short(memory_mb)}",
             )
         ports, routes, rules = (f"satvpn_{what}" for what in ("interfaces", "routes", "rules"))
         return Host(
@@ -412,7 +337,7 @@ class _Reader:
             )
         if network not in self.networks:
             raise self.error(
-                f"{key}.network", f"unknown network {network}; there are {_listed(self.networks)}"
+                f"{key}.network", f"unknown network {network}; there are {listed(self.networks)}"
             )
         within = ipaddress.IPv4Network(self.networks[network].address)
         address = self.address(entry["address"], f"{key}.address", 4)
@@ -486,7 +411,7 @@ class _Reader:
         if table != MAIN_TABLE and (isinstance(table, bool) or not isinstance(table, int)):
             raise self.error(
                 f"{key}.table",
-                f"a table's number or {MAIN_TABLE} is expected here, not {_short(table)}",
+                f"a table's number or {MAIN_TABLE} is expected here, not {short(table)}",
             )
         if isinstance(table, int):
             self.within(table, f"{key}.table", 1, TABLE_MAX)
@@ -508,7 +433,7 @@ class _Reader:
             raise self.error(
                 key,
                 f"{error}: default, an address with mask or a network is expected; there are"
-                f" {_listed(self.networks)}",
+                f" {listed(self.networks)}",
             ) from error
         if version not in (None, prefix.version):
             raise self.error(key, f"{prefix} is IPv{prefix.version}, but `via` is IPv{version}")
@@ -527,7 +452,7 @@ class _Reader:
             example = "fd00:1::1" if version == 6 else "10.10.1.1"
             kind = "IP" if version is None else f"IPv{version}"
             raise self.error(
-                key, f"an {kind} address is expected here, like {example}, not {_short(text)}"
+                key, f"an {kind} address is expected here, like {example}, not {short(text)}"
             )
         return address
 
@@ -585,7 +510,7 @@ class _Reader:
                     raise self.error(
                         f"{key}.via",
                         f"{route.via} is no neighbour of {host.entity}; there are"
-                        f" {_listed(neighbours)}",
+                        f" {listed(neighbours)}",
                     )
                 # The kernel would refuse the second one (EEXIST), at the start of every run.
                 if any(_place(route) == _place(earlier) for earlier in host.routes[:index]):
@@ -604,33 +529,10 @@ class _Reader:
                     raise self.error(
                         f"{host.entity}.satvpn_rules[{index}].table",
                         f"no route of {host.entity} is in table {rule.table}; there are"
-                        f" {_listed(dict.fromkeys(tables))}",
+                        f" {listed(dict.fromkeys(tables))}",
                     )
 
 
 def _place(route: Route) -> tuple[object, ...]:
     """Return the key of a route; two routes of a host must not have the same."""
     return route.to, ":" in route.via, route.metric or 0, route.table
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return names as text; "none" if there are none."""
-    return ", ".join(names) or "none"
-
-
-def _near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return `did you mean x? ` for the most similar name; "" if none is similar."""
-    # Late: an inventory that is right has no use for it.
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, list(known), 1, likeness)
-    return f"did you mean {close[0]}? " if close else ""
-
-
-def _short(value: object) -> str:
-    """Return a value as text of at most 60 characters."""
-    try:
-        text = json.dumps(value, default=str)
-    except (TypeError, ValueError):  # a date is no key of JSON
-        text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -8,7 +8,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.topology.inventory import MTU_MAX
-from openbach_run.topology.references import listed
+from openbach_run.topology.mappings import listed
 
 OF_INVENTORY = "inventory"
 SUFFIX = "_mtu"

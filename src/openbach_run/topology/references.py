@@ -10,10 +10,9 @@ A reference is one of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from openbach_run.errors import InputError
 from openbach_run.topology.hosts import Host, Inventory
+from openbach_run.topology.mappings import listed
 
 
 def value_of(reference: str, inventory: Inventory) -> str:
@@ -61,8 +60,3 @@ def _shares(inventory: Inventory, host: Host, network: str) -> str:
             shares += [(peer.address, inventory.share_at(peer.address)) for peer in others]
     text = "/".join(f"{address}:{share}" for address, share in shares)
     return text if any(share for _, share in shares) else "none"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names as text; "none" if there are none."""
-    return ", ".join(names) or "none"

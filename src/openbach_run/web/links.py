@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from openbach_jobs.link_file import near
 from openbach_run.campaign import noise
 from openbach_run.campaign.model import Sweep
 from openbach_run.campaign.reading import NO_FILE
 from openbach_run.errors import InputError
 from openbach_run.link_checks import read_file_of, read_uploaded
-from openbach_run.openbach.refusals import near
 
 FOLDER = "serve.links"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.csv")

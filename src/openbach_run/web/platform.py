@@ -14,12 +14,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.link_file import near
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach import project
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.paths import INVENTORY, PROJECT
 from openbach_run.topology.hosts import Inventory

@@ -51,16 +51,9 @@ class Column(NamedTuple):
 
 
 TIMES = {
-    "time_s": 1.0,
-    "seconds": 1.0,
-    "time_ms": 1e-3,
-    "timestamp_ms": 1e-3,
-    "time_us": 1e-6,
-    "timestamp_us": 1e-6,
-    "timestamp_ns": 1e-9,
-    "timestamp_s": 1.0,
-    "unix_s": 1.0,
-}
+    "time_s": 1.0, "seconds": 1.0, "time_ms": 1e-3, "timestamp_ms": 1e-3, "time_us": 1e-6,
+    "timestamp_us": 1e-6, "timestamp_ns": 1e-9, "timestamp_s": 1.0, "unix_s": 1.0,
+}  # fmt: skip
 TIMES_BY_SIZE = (
     "timestamp", "timestamp_utc", "datetimestamp_utc", "timestamp_start", "time", "date",
     "datetime", "unix", "t",

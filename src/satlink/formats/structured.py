@@ -34,12 +34,7 @@ from satlink.measured import (
     several,
 )
 
-IRTT_LOST = {
-    "false": ANSWERED,
-    "true": LOST,
-    "true_up": LOST_RETURN,
-    "true_down": LOST_FORWARD,
-}
+IRTT_LOST = {"false": ANSWERED, "true": LOST, "true_up": LOST_RETURN, "true_down": LOST_FORWARD}
 ATLAS_INTERVAL_S = 1.0
 """The time between the packets of one result of RIPE Atlas."""
 DISH_PERIOD_S = 1.0

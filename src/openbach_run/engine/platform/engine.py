@@ -16,28 +16,24 @@ the run's record has its results.
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from openbach_run.catalog import Catalog, Uses
-from openbach_run.engine.contract import Outcome
+from openbach_run.catalog import Uses
+from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.platform import leftovers, reasons, rest
+from openbach_run.engine.platform.answers import Events, as_collected, duration_s
+from openbach_run.engine.platform.order import Order, order_of
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.errors import SetupError
-from openbach_run.link_checks import ORBIT, in_force, read_presets
 from openbach_run.openbach.job_folders import form_of
-from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_by_entity
+from openbach_run.openbach.scenario import Scenario, jobs_by_entity
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord
@@ -58,7 +54,6 @@ STARTS_LOOKED_AT = 5
 FETCHED = "instance.json"
 """File of a record with the controller's last answer. It is written when the results are there."""
 
-OnEvent = Callable[[Mapping[str, Any]], None]
 RunKey = tuple[tuple[tuple[str, str], ...], int]
 """The values of a run, sorted by name, and its seed."""
 
@@ -167,7 +162,7 @@ class ControllerEngine:
             raise SetupError("\n  ".join([head, *missing]))
 
     def _agents(self) -> dict[str, str | None]:
-        """The address of each entity's agent.
+        """Return the address of each entity's agent.
 
         The project itself would come with all of its scenarios, which takes a small controller a
         minute.
@@ -253,7 +248,7 @@ class ControllerEngine:
         try:
             with (run_dir / "events.jsonl").open("w", buffering=1) as events:
                 instance = self._follow(
-                    number, spec["virtual_limit_s"], _Events(events.write, on_event, order.called)
+                    number, spec["virtual_limit_s"], Events(events.write, on_event, order.called)
                 )
             self._running = None
             self._keep_statistics(instance, run_dir / "statistics.jsonl")
@@ -266,7 +261,7 @@ class ControllerEngine:
             if instance["status"] == "Finished Ok"
             else reasons.explain(self._controller, instance)
         )
-        return ended(instance["status"], reason, _duration_s(instance))
+        return ended(instance["status"], reason, duration_s(instance))
 
     def stop(self) -> None:
         """Stop the scenario instance that runs, make sure of its end, and let no other one start.
@@ -378,7 +373,7 @@ class ControllerEngine:
 
     # Its end
 
-    def _follow(self, number: int, limit_s: float, events: _Events) -> dict[str, Any]:
+    def _follow(self, number: int, limit_s: float, events: Events) -> dict[str, Any]:
         """Look at the instance until it has a stop date: its status alone is not to be trusted."""
         started_s = heard_s = time.monotonic()
         due_s, late = started_s + limit_s, False
@@ -527,7 +522,7 @@ def _started(run_dir: Path) -> Path:
 
 
 def _fetched(run_dir: Path) -> int | None:
-    """The instance whose results are in the record that the run has already."""
+    """Return the instance whose results are in the record that the run has already."""
     with suppress(OSError, ValueError, KeyError, TypeError, DamagedRecord):
         return int(run_files.document(run_dir.with_suffix(""), FETCHED)["scenario_instance_id"])
     return None
@@ -550,209 +545,3 @@ def _version(version: str, form: str | None) -> str:
     if form == "2.7" and version.startswith(("2.6", "2.5")):
         return f"2.7 or later (it says {version})"
     return version
-
-
-@dataclass(frozen=True)
-class Order:
-    """The scenario and arguments that are started for a run.
-
-    Where constants have other values than in the scenario's file, the scenarios with these have
-    names of their own on the platform: others may use the scenario under its own name meanwhile.
-    """
-
-    scenarios: list[dict[str, Any]]
-    """Scenarios in stored form: sub-scenarios first, the one to start last."""
-    arguments: dict[str, str]
-    called: dict[str, str]
-    """Names on the platform → names in the files."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the scenario to start."""
-        return str(self.scenarios[-1]["name"])
-
-    def is_of(self, instance: Mapping[str, Any]) -> bool:
-        """Return whether an instance was started by this order.
-
-        A controller shows constants among the arguments.
-        """
-        shown = {argument["name"]: argument["value"] for argument in instance["arguments"]}
-        return bool(
-            instance["scenario_name"] == self.name and self.arguments.items() <= shown.items()
-        )
-
-
-def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
-    """Return the order that starts the run on the platform.
-
-    `own` are the scenarios of the files. `values` of the run's specification has all as it was
-    given, but for what `configured` has in its place.
-    """
-    values = {**spec["values"], **spec.get("configured", {})}
-    arguments = {name: str(values[name]) for name in own[0].arguments}
-    usual = _usual_values(own, values)
-    constants = {
-        name: value
-        for name, value in values.items()
-        if value != usual.get(name, arguments.get(name))
-    }
-    by_name = {scenario.name: scenario.with_constants(constants) for scenario in own}
-    changed = {
-        name: value
-        for scenario in own
-        for name, value in by_name[scenario.name].constants.items()
-        if value != scenario.constants.get(name)
-    }
-    # The same constants have the same name: no upload is needed for the next run with them.
-    mark = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
-    text = ", ".join(f"{name}={value}" for name, value in changed.items())
-    called = {name: f"{name}-{mark}" if changed else name for name in by_name}
-    scenarios = []
-    # The controller takes a scenario only if those that it starts are there already.
-    for name, scenario in reversed(by_name.items()):
-        functions = [_renamed(function, called) for function in scenario.functions]
-        description = f"{scenario.description or name}; {text}" if text else scenario.description
-        scenarios.append(
-            {
-                **scenario.as_stored(),
-                "name": called[name],
-                "description": description,
-                "openbach_functions": functions,
-            }
-        )
-    return Order(scenarios, arguments, {upload: here for here, upload in called.items()})
-
-
-def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
-    """Return what the constants of the files come to on the satellite of these values."""
-    constants = defaults_of(own)
-    orbit = values.get(ORBIT, constants.get(ORBIT, ""))
-    return in_force(
-        {**constants, ORBIT: orbit}, read_presets([orbit], Catalog().all("satellites"))
-    ) | {ORBIT: constants.get(ORBIT, orbit)}
-
-
-def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
-    """The function, with the platform's name of the scenario that it starts."""
-    if (start := function.get("start_scenario_instance")) is None:
-        return function
-    name = start["scenario_name"]
-    return {
-        **function,
-        "start_scenario_instance": {**start, "scenario_name": called.get(name, name)},
-    }
-
-
-def as_collected(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a controller's CSV file as a collector got them.
-
-    The form is {name: value, "_metadata": …}. `time` is in ms since 1970; a cell of the wrong form
-    stays a text.
-    """
-    for row in _rows(text):
-        values = {
-            name: _number(cell)
-            for name, cell in row.items()
-            if name and name != "time" and not name.startswith("@") and cell
-        }
-        when = row.get("time") or row.get("@job_instance_start_date") or ""
-        metadata = {
-            "time": _ms(when),
-            "is_file": row.get("@stored_file") in ("true", "True"),
-            "job_name": row.get("@job_name"),
-            "agent_name": row.get("@agent_name"),
-            **{
-                name: _number(row.get(f"@{name}") or "")
-                for name in (
-                    "job_instance_id",
-                    "scenario_instance_id",
-                    "owner_scenario_instance_id",
-                )
-            },
-            **({"suffix": row["@suffix"]} if row.get("@suffix") else {}),
-        }
-        if values:
-            yield {**values, "_metadata": metadata}
-
-
-def _rows(text: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV file. Raises Lost for what is no whole one."""
-    try:
-        yield from csv.DictReader(io.StringIO(text, newline=""))
-    except csv.Error as error:
-        raise Lost(f"what the collector has of a job's statistics is no CSV: {error}") from error
-
-
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
-
-
-def _ms(date: str) -> int | None:
-    with suppress(ValueError):
-        return round(datetime.fromisoformat(date).timestamp() * 1000)
-    return None
-
-
-def _duration_s(instance: Mapping[str, Any]) -> float:
-    start_ms, stop_ms = _ms(str(instance["start_date"])), _ms(str(instance["stop_date"]))
-    return (stop_ms - start_ms) / 1000 if start_ms is not None and stop_ms is not None else 0.0
-
-
-class _Events:
-    """Tells the changes between two looks at an instance, as events of the director's form."""
-
-    def __init__(
-        self, write: Callable[[str], Any], on_event: OnEvent, called: Mapping[str, str]
-    ) -> None:
-        """Begin with nothing told; `called` has the scenarios' names by those on the platform."""
-        self._write, self._on_event, self._called = write, on_event, called
-        self._written: set[str] = set()
-
-    def tell(self, instance: Mapping[str, Any], t_s: float) -> None:
-        self._on_event({"t_s": t_s, "event": "heartbeat"})
-        for event in _events(instance):
-            if "scenario" in event:
-                event["scenario"] = self._called.get(event["scenario"], event["scenario"])
-            # A look shows the whole instance: what was told before is left out.
-            if (key := json.dumps(event)) not in self._written:
-                self._written.add(key)
-                self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")
-
-
-def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, Any]]:
-    """Yield the events that an instance shows, as far as it still shows them."""
-    number = {"scenario_instance_id": instance["scenario_instance_id"]}
-    arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
-    name = instance["scenario_name"]
-    yield {
-        "event": "scenario_started",
-        "scenario": name,
-        **number,
-        "arguments": arguments,
-        **parent,
-    }
-    for function in instance["openbach_functions"]:
-        status, which = function["status"], {"function": function["id"], "label": function["label"]}
-        if status != "Scheduled":
-            yield {"event": "function_started", **number, **which}
-        if job := function.get("job"):
-            started = {
-                "job": job["name"],
-                "entity": job["entity"],
-                "instance_id": job["id"],
-                **number,
-            }
-            yield {"event": "job_started", **started, "function": function["id"]}
-            if job["status"] not in ("Scheduled", "Running"):
-                yield {"event": "job_ended", **started, "status": job["status"]}
-        if scenario := function.get("scenario"):
-            yield from _events(
-                scenario, parent_id=instance["scenario_instance_id"], function=function["id"]
-            )
-        if status not in ("Scheduled", "Running"):
-            yield {"event": f"function_{status.lower()}", **number, **which}
-    if instance["stop_date"]:
-        yield {"event": "scenario_ended", "scenario": name, **number, "status": instance["status"]}

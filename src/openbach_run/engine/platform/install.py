@@ -42,7 +42,7 @@ class Installation:
     addresses: Mapping[str, str]
     """The agents of the entities."""
     again: bool
-    """Whether all jobs are added and installed once more."""
+    """True if all jobs are added and installed once more."""
     _new: set[tuple[str, str]] = field(default_factory=set)
     """Jobs that were added now, with "", and those that were installed since, with their agent."""
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from openbach_run.engine.platform.engine import Order
+from openbach_run.engine.platform.order import Order
 from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import SetupError
 

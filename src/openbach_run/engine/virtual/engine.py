@@ -104,7 +104,7 @@ class VirtualEngine(LocalEngine):
             self.limit_bytes = QLOG_LIMIT_BYTES
         self._clock = clock
         self.paced = False
-        """Whether a run keeps pace with this machine's clock from its first packet of pace on
+        """True if a run keeps pace with this machine's clock from its first packet of pace on
         (guest/terminal.py)."""
 
     def _prepare_kernel(self, progress: Progress) -> None:
@@ -153,12 +153,7 @@ class VirtualEngine(LocalEngine):
     @property
     def entries(self) -> list[Path]:
         """The directories of the cache that are made for runs: all but the snapshot of the code."""
-        files = (
-            self.jail.launcher,
-            self.kernel.executable,
-            self.image.root,
-            *self._built.values(),
-        )
+        files = (self.jail.launcher, self.kernel.executable, self.image.root, *self._built.values())
         return sorted({file.parent for file in files})
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:

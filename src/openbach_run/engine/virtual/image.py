@@ -93,8 +93,7 @@ UNUSED = (
 )
 GUEST_PYTHON = "python3.13"
 BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
-"""What a tree's directory has besides `root`, which the guest sees: the packages and their
-licences."""
+"""Files of a tree's directory besides `root`, which the guest sees: the packages and licences."""
 WRITES_NOTHING = "-B"
 """An option of Python. Without it, Python compiles what it imports by the times of the sources; a
 copy of the tree (a bundle) has other times, and Python would write there."""
@@ -110,11 +109,11 @@ class Image:
     own: str
     """Hash of what is added to them."""
     needs: Mapping[str, Sequence[str]]
-    """What each package depends on, of those that are there; those of every run at ""."""
+    """Packages that each package depends on, of those there; those of every run at ""."""
     hashes: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each package's file, by its identity."""
     differing: Mapping[str, str] = field(default_factory=dict)
-    """What differs from debian.lock, in words, by the names of packages."""
+    """Differences from debian.lock, in words, by the names of packages."""
 
     def used_with(self, names: Iterable[str]) -> set[str]:
         """Return the packages of a run that uses those named.

@@ -62,14 +62,9 @@ HEADERS = (
     "include/vdso",
 )
 MADE_HEADERS = (
-    ".config",
-    "Module.symvers",
-    "scripts",
-    "arch/um",
-    "arch/x86",
-    "include/config",
+    ".config", "Module.symvers", "scripts", "arch/um", "arch/x86", "include/config",
     "include/generated",
-)
+)  # fmt: skip
 """Files that modules are built with, of the source and of what was made from it."""
 HEADERS_FILE = "headers.tar.gz"
 OBJECTS = ("*.o", "*.a", "*.so*", "*.cmd")

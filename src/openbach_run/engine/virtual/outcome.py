@@ -25,12 +25,8 @@ OUT_OF_MEMORY = "Out of memory"
 STATUSES = ("Finished Ok", "Finished Ko", "Stopped")
 FAILED = {"function": (int, NoneType), "error": str}
 FAILED_JOB = {
-    "job": str,
-    "entity": str,
-    "status": str,
-    "exit_code": (int, NoneType),
-    "last_lines": list,
-}
+    "job": str, "entity": str, "status": str, "exit_code": (int, NoneType), "last_lines": list,
+}  # fmt: skip
 """Fields of result.json's `failed`."""
 CONSOLE_LINES = 15
 

@@ -70,15 +70,15 @@ def _load(name: str, parameters: list[str]) -> int:
     if (kind := name.replace("-", "_")) not in DEVICES:
         return 0
     parameter, number = DEVICES[kind]
-    for one in parameters:
-        key, _, value = one.partition("=")
+    for text in parameters:
+        key, _, value = text.partition("=")
         if key != parameter or not value.isdecimal():
-            return _refuse(f"{name}: {one}: in the guest it takes {parameter}=NUMBER only")
+            return _refuse(f"{name}: {text}: in the guest it takes {parameter}=NUMBER only")
         number = int(value)
     if _links(kind):
         return 0  # as a module that is loaded already
     return max(
-        [_ip("link", "add", f"{kind}{one}", "type", kind) for one in range(number)], default=0
+        [_ip("link", "add", f"{kind}{index}", "type", kind) for index in range(number)], default=0
     )
 
 
@@ -100,7 +100,7 @@ def _is_there(name: str) -> bool:
 
 def _links(kind: str) -> list[str]:
     """Return the host's interfaces that are named as the module names them."""
-    names = [one.name for one in INTERFACES.iterdir()]
+    names = [link.name for link in INTERFACES.iterdir()]
     return sorted(name for name in names if name.startswith(kind) and name[len(kind) :].isdecimal())
 
 

@@ -41,10 +41,10 @@ DIRECTORIES = {
 PR_SET_CHILD_SUBREAPER = 36
 STOP_LIMIT_S, LOOK_S = 20.0, 0.1
 NOT_ACTIVE, NO_UNIT = 3, 5
-"""Exit codes of systemd's own."""
+"""Exit codes of systemctl: a service is not active; there is no such unit."""
 
 Unit = dict[str, list[str]]
-"""Of a unit file's section [Service]: key → its values, in order."""
+"""Section [Service] of a unit file: key → its values, in order."""
 
 
 class Refused(Exception):
@@ -79,7 +79,7 @@ def main(words: list[str]) -> int:
 
 
 def _parsed(words: list[str]) -> tuple[list[str], list[str]]:
-    """The properties that -p names, and what is no option."""
+    """Return the properties that -p names, and the words that are no option."""
     properties, rest, waiting = [], [], list(words)
     while waiting:
         word = waiting.pop(0)
@@ -176,9 +176,9 @@ def _keep(name: str, unit: Unit, tell: int) -> int:
         state.write_text(f"{os.getpid()} {started[-1].pid if started else 0}\n")
         # The first program of these types ends when the service is there; of all others it is the
         # service.
-        for one in started if has_starter else ():
-            if one.wait():
-                raise Refused(f"{shlex.join(map(str, one.args))}: exit code {one.returncode}")  # type: ignore[arg-type]
+        for run in started if has_starter else ():
+            if run.wait():
+                raise Refused(f"{shlex.join(map(str, run.args))}: exit code {run.returncode}")  # type: ignore[arg-type]
         _execute(unit, "ExecStartPost", name, {})
     except (Refused, OSError) as error:
         os.write(tell, str(error).encode())
@@ -277,7 +277,7 @@ def _environment(unit: Unit) -> dict[str, str]:
 
 
 def _keeper(name: str) -> int | None:
-    """The process of a service's keeper, if the service is active."""
+    """Return the process of a service's keeper, if the service is active."""
     with suppress(OSError, ValueError):
         pid = int((KEEPERS / name).read_text().split()[0])
         # A signal 0 only asks whether the process exists.

@@ -43,7 +43,7 @@ def register_collect(
 
 
 def send_log(priority: int, message: str) -> None:
-    """A line on stderr: `<level> message`."""
+    """Write a line on stderr: `<level> message`."""
     print(f"{LEVELS[priority]} {message}", file=sys.stderr, flush=True)
 
 
@@ -69,7 +69,7 @@ def store_files(
     metadatas: dict[str, Any] | None = None,
     **filepaths: str,
 ) -> str:
-    """Keep files: copies them to the record, and their paths as statistics.
+    """Keep files: copy them to the record, and their paths as statistics.
 
     RuntimeError if a copy fails.
     """

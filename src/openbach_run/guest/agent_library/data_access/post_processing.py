@@ -25,7 +25,7 @@ REFUSED = (
 )
 
 Curve = tuple[str, list[float], list[float]]
-"""Legend, seconds, values."""
+"""Curve: its legend, its times in s, its values."""
 
 
 class Statistics:
@@ -58,17 +58,17 @@ class Statistics:
         """
         if others or not job_instances:
             sys.exit(REFUSED)
-        found = list(_curves(job_instances, suffix, fields))
-        if not found:
+        recorded = list(_curves(job_instances, suffix, fields))
+        if not recorded:
             sys.exit(
                 f"the jobs {', '.join(map(str, job_instances))} have sent none of"
                 f" {', '.join(fields or ['anything'])}"
             )
         # Given names replace those of the curves from the first one on.
         legends = iter(columns or ())
-        begin_ms = 0 if self.origin == 0 else min(times[0] for _, times, _ in found)
+        begin_ms = 0 if self.origin == 0 else min(times[0] for _, times, _ in recorded)
         curves = []
-        for legend, times_ms, values in found:
+        for legend, times_ms, values in recorded:
             times_s = [(time_ms - begin_ms) / 1000 for time_ms in times_ms]
             curves.append((next(legends, legend), times_s, values))
         return Curves(curves)
@@ -89,7 +89,7 @@ def _curves(
 
     `suffix` "" takes what has none.
     """
-    found: dict[tuple[int, str, str], tuple[list[float], list[float]]] = {}
+    curves: dict[tuple[int, str, str], tuple[list[float], list[float]]] = {}
     with open(os.environ["OPENBACH_STATISTICS"]) as file:
         lines = [json.loads(line) for line in file]
     for line in lines:
@@ -100,10 +100,10 @@ def _curves(
         for name, value in line.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if is_number and (fields is None or name in fields):
-                times, values = found.setdefault((instance, own, name), ([], []))
+                times, values = curves.setdefault((instance, own, name), ([], []))
                 times.append(metadata["time"])
                 values.append(value)
-    for (instance, own, name), (times, values) in sorted(found.items()):
+    for (instance, own, name), (times, values) in sorted(curves.items()):
         yield " ".join(filter(None, [name, own, f"(job {instance})"])), times, values
 
 
@@ -120,7 +120,7 @@ class Curves:
     ) -> Any:
         """Plot values over seconds."""
         return self._drawn(
-            axis, lambda one: axis.plot(one[1], one[2], label=one[0]), "Time (s)", label, legend
+            axis, lambda line: axis.plot(line[1], line[2], label=line[0]), "Time (s)", label, legend
         )
 
     def plot_histogram(
@@ -128,9 +128,9 @@ class Curves:
     ) -> Any:
         """Plot which part of the values is in each of `bins` intervals."""
 
-        def draw(one: Curve) -> None:
-            weights = [1 / len(one[2])] * len(one[2])
-            axis.hist(one[2], bins=bins, weights=weights, label=one[0], alpha=0.7)
+        def draw(curve: Curve) -> None:
+            weights = [1 / len(curve[2])] * len(curve[2])
+            axis.hist(curve[2], bins=bins, weights=weights, label=curve[0], alpha=0.7)
 
         return self._drawn(axis, draw, label, "Part of the values", legend)
 
@@ -139,9 +139,9 @@ class Curves:
     ) -> Any:
         """Plot which part of the values is at most that."""
 
-        def draw(one: Curve) -> None:
+        def draw(curve: Curve) -> None:
             axis.hist(
-                one[2], bins=bins, density=True, cumulative=True, histtype="step", label=one[0]
+                curve[2], bins=bins, density=True, cumulative=True, histtype="step", label=curve[0]
             )
 
         return self._drawn(axis, draw, label, "Part of the values", legend)
@@ -162,8 +162,8 @@ class Curves:
         y_label: str | None,
         legend: bool,
     ) -> Any:
-        for one in self.curves:
-            draw(one)
+        for curve in self.curves:
+            draw(curve)
         axis.set_xlabel(x_label or "")
         axis.set_ylabel(y_label or "")
         if legend:
@@ -177,7 +177,7 @@ class Curves:
 
 
 _Plot = Curves
-"""As the jobs call it."""
+"""Name of Curves in OpenBACH's jobs."""
 
 
 def save(figure: Any, filename: str, use_pickle: bool = False, set_legend: bool = True) -> None:
