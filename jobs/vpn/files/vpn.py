@@ -118,8 +118,8 @@ SETUP, TIME = "setup", "time"
 FREQUENT_S = 0.02
 SO_TIMESTAMPNS, ETH_P_ALL = 35, 0x0003
 """Of linux/socket.h and linux/if_ether.h; Python has no name for them."""
-DESTINATION = slice(16, 20)
-"""Of an IPv4 header."""
+DESTINATION = {4: slice(16, 20), 16: slice(24, 40)}
+"""Place in an IP header by the length of an address."""
 FREE = "free"
 """A host whose CPU costs nothing."""
 CPUS = data_folder("cpus")
@@ -951,6 +951,7 @@ def life(
         rtt_ms = running.proven(f"no packet has gone through {arguments.kind}")
         if seen and setup_s is not None:
             answer_s = first_answer_s(seen, arguments.remote_ip)
+            seen.close()
             collect_agent.send_stat(collect_agent.now(), first_answer_s=answer_s)
         carrier = proven(arguments, vpn, log, before)
         patience_s = str(max(PING_S, 2 * math.ceil(rtt_s)))
@@ -996,12 +997,12 @@ def packets_seen() -> socket.socket:
 
 def first_answer_s(seen: socket.socket, remote_ip: str) -> float | None:
     """Return the time since the first packet to the other end in s; None if there was none."""
-    now_s = time.clock_gettime(time.CLOCK_REALTIME)
+    now_s, wanted = time.clock_gettime(time.CLOCK_REALTIME), ip_address(remote_ip).packed
     with suppress(BlockingIOError):
         while True:
             packet, told, _, place = seen.recvmsg(64, 64)
             is_sent = place[2] == socket.PACKET_OUTGOING
-            if is_sent and packet[DESTINATION] == ip_address(remote_ip).packed:
+            if is_sent and packet[DESTINATION[len(wanted)]] == wanted:
                 seconds, nanoseconds = struct.unpack("=qq", told[0][2])
                 return float(now_s - seconds - nanoseconds / 1e9)
     return None

@@ -26,6 +26,8 @@ CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443
 LOAD = ["/usr/bin/python3", str(Path(__file__).parent / "page_load.py")]
 LIMITS = {"loads": (1, 10_000), "deadline_s": (1, 86400)}
+TYPICAL = "none"
+"""Value of `page` for that of page.json."""
 LATE_S = 5.0
 """What a load may take beyond its deadline before it is killed."""
 
@@ -35,10 +37,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser, server, client = ends.command_line(__doc__)
     for mode in (server, client):
         mode.add_argument("--http", choices=nginx.VERSIONS, default="2")
+        # Into a group: a new argument beside the others moves the packets of every run.
+        mode.add_argument_group("page").add_argument(
+            "--page", default=TYPICAL, help="page of one's own"
+        )
     nginx.add_quic_arguments(server, server)
     client.add_argument("--loads", type=int, default=1)
     client.add_argument("--deadline-s", type=int, default=600, help="of one load")
-    # Into a group: a new argument beside the others moves the packets of every run.
     lookup = client.add_argument_group("lookup of the server's name before each load")
     lookup.add_argument("--dns", choices=["none", "udp", "dot", "doh"], default="none")
     lookup.add_argument("--dns-at", choices=["server", "beside"], default="server")
@@ -50,12 +55,17 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def serve(http: str, stack: str, cc: str) -> None:
-    """Serve the page until the job is stopped; `cc` is of another implementation than nginx."""
+def description_of(arguments: argparse.Namespace) -> Path:
+    """Return the file that says which files the page has."""
+    return page.DESCRIPTION if arguments.page == TYPICAL else Path(arguments.page)
+
+
+def serve(http: str, stack: str, cc: str, description: Path) -> None:
+    """Serve a page until the job is stopped; `cc` is of another implementation than nginx."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "page").mkdir()
-        page.write(directory / "page")
+        page.write(directory / "page", description)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         if stack == nginx.NGINX:
             serving = nginx.serving(directory, PORT, directory / "page", http)
@@ -92,7 +102,8 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
         is_beside = arguments.dns_at == "beside"
         resolver = [arguments.dns, arguments.beside_ip if is_beside else arguments.server_ip]
         address = url(names.NAME)
-    words = [*LOAD, "load", address, arguments.http, str(deadline_s), *resolver]
+    words = [*LOAD, "load", address, arguments.http, str(deadline_s)]
+    words += [str(description_of(arguments)), *resolver]
     measured: dict[str, Any] = json.loads(run(*words, limit_s=deadline_s + LATE_S))
     return measured
 
@@ -112,6 +123,6 @@ if __name__ == "__main__":
         ends.run(
             "web_page",
             parse(),
-            lambda asked: serve(asked.http, asked.stack, asked.quic_cc),
+            lambda asked: serve(asked.http, asked.stack, asked.quic_cc, description_of(asked)),
             measure,
         )

@@ -14,6 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,9 @@ CONFIG, COMMANDS = "config", "commands"
 TABLE = "config.yml"
 MOST_BYTES, MOST_LINES, MOST_CHARACTERS = 256 << 10, 1000, 16 << 10
 """Limits of a file: its bytes, its lines outside of blocks, the characters of a line."""
+MOST_FILES = 64
+"""Files in a folder of a person's, one of which is the configuration."""
+FILE_NAME = re.compile(r"[\w.@+-]{1,64}")
 NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_-]{0,63}")
 PLAIN = re.compile(r"(?!.*(^| )-)[A-Za-z0-9_.:/@%+= -]*")
 """Pattern of a value: words of no shell, and none that is an option."""
@@ -117,6 +121,9 @@ def read_config(
     if switch not in ("on", "off") or (switch == "on" and not table["commands"]):
         why = f"{vpn} runs no command of a file" if switch == "on" else "should be on or off"
         raise InputError(f"{at}{COMMANDS}={switch}: {why}")
+    beside = list[str]()
+    if os.path.isdir(file):
+        file, beside = _in_folder(file, table["looks_like"])
     content = _content(file)
     text = _text(file, content)
     if not re.search(table["looks_like"], text):
@@ -128,6 +135,8 @@ def read_config(
     config = Config(file, hashlib.sha256(content).hexdigest(), vpn, end)
     _check_carrier(config, lines, table, vpns)
     _Judge(config, table, given, vpns).judge(lines)
+    if beside:
+        config.left_out["beside the file: keys are made anew, and no other file is used"] = beside
     return config
 
 
@@ -150,6 +159,30 @@ def _table(file: Path) -> dict[str, Any]:
 
 
 # The file
+
+
+def _in_folder(folder: str, looks_like: str) -> tuple[str, list[str]]:
+    """Return the one configuration in a folder, and what is beside it. Raises InputError."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}") from None
+    if len(names) > MOST_FILES:
+        raise InputError(f"{folder}: more than {MOST_FILES} files: no folder of a VPN's file")
+    found = list[str]()
+    for name in names:
+        with suppress(InputError):
+            file = os.path.join(folder, name)
+            if os.path.isfile(file) and re.search(looks_like, _text(file, _content(file))):
+                found.append(name)
+    shown = [name if FILE_NAME.fullmatch(name) else "a file" for name in names]
+    if len(found) != 1:
+        these = f"{len(found)} of them, give one" if found else "none"
+        raise InputError(
+            f"{folder}: should have one such file, and has {these}: {', '.join(shown)}"
+        )
+    beside = [word for word, name in zip(shown, names, strict=True) if name not in found]
+    return os.path.join(folder, found[0]), beside
 
 
 def _content(file: str) -> bytes:

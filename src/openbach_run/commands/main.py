@@ -98,7 +98,7 @@ examples:
 
 Finished runs are kept in the results directory and not repeated: a command that was
 interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad input,
-130 interrupted.
+3 worse (--against), 130 interrupted.
 """
 
 
@@ -184,6 +184,17 @@ def _add_execution(cli: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="then write their technical report there (openbach-run report)",
+    )
+    cli.add_argument(
+        "--against",
+        type=Path,
+        metavar="DIR",
+        help="then compare with earlier results, cell by cell and seed by seed; exit code 3: worse",
+    )
+    cli.add_argument(
+        "--tolerance",
+        metavar="PART",
+        help="with --against: how much worse is no regression (default 5%%)",
     )
     cli.add_argument("--rerun", action="store_true", help="run again what has already finished")
     cli.add_argument(
