@@ -272,7 +272,7 @@ def test_a_folder_has_one_configuration_and_the_others_are_named(tmp_path: Path)
     with pytest.raises(InputError, match="should have one such file, and has none: a file, ca"):
         taken(str(tmp_path), "openvpn_udp")
     (tmp_path / "second.conf").write_text(WG)
-    with pytest.raises(InputError, match="has 2 of them, give one: a file"):
+    with pytest.raises(InputError, match=r"has 2, give one: mine\.conf, second\.conf$"):
         taken(str(tmp_path), "wireguard")
 
 
@@ -282,6 +282,11 @@ ZEROS = "\0" * 10
 REFUSED: dict[str, tuple[str, str | bytes, str]] = {
     "a line": ("wireguard", WG + "rubbish\n", r", line 6: should be \[Section\], or NAME = VALUE"),
     "no section": ("wireguard", "MTU = 1\n" + WG, ", line 1: should be"),
+    "too large": (
+        "openvpn_udp",
+        f"{OVPN}tun-mtu 70000\n",
+        ", line 4 tun-mtu: 70000 should be bytes f",
+    ),
     "no number": ("wireguard", WG.replace("1400", "14OO"), ", line 3 MTU: should be bytes"),
     "UTF-8": ("wireguard", WG.encode() + b"# \xff\n", ", line 6: not UTF-8"),
     "control": ("wireguard", WG + ZEROS, ", line 6: a control character"),

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openbach_run.campaign.vpn_folder import is_taken, vpn_of
+from openbach_run.campaign.vpn_folder import is_taken, not_taken, vpn_of
 from openbach_run.catalog import with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
@@ -175,14 +175,16 @@ def _in_folder(folder: str, looks_like: str) -> tuple[str, list[str]]:
             file = os.path.join(folder, name)
             if os.path.isfile(file) and re.search(looks_like, _text(file, _content(file))):
                 found.append(name)
-    shown = [name if FILE_NAME.fullmatch(name) else "a file" for name in names]
     if len(found) != 1:
-        these = f"{len(found)} of them, give one" if found else "none"
-        raise InputError(
-            f"{folder}: should have one such file, and has {these}: {', '.join(shown)}"
-        )
-    beside = [word for word, name in zip(shown, names, strict=True) if name not in found]
+        these = f"{len(found)}, give one: {_shown(found)}" if found else f"none: {_shown(names)}"
+        raise InputError(f"{folder}: should have one such file, and has {these}")
+    beside = [_shown([name]) for name in names if name not in found]
     return os.path.join(folder, found[0]), beside
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Return names of files in words; they may be anybody's."""
+    return ", ".join(name if FILE_NAME.fullmatch(name) else "a file" for name in names)
 
 
 def _content(file: str) -> bytes:
@@ -437,8 +439,12 @@ class _Judge:
             )
         is_own = rule.get("at") == "own"
         if "value" in rule:
-            end = f"{self._config.end}-" if is_own else ""
-            self._config.values[f"{end}{_value_of(line.name, rule)}"] = text
+            end, name = f"{self._config.end}-" if is_own else "", _value_of(line.name, rule)
+            if wrong := not_taken(self._whole, name, text):
+                raise InputError(
+                    f"{self._config.file}, line {line.number} {line.known_as}: {wrong}"
+                )
+            self._config.values[f"{end}{name}"] = text
         elif self._is_option(rule):
             self._options.append((is_own, f"--{line.name} {text}".strip()))
 
