@@ -43,9 +43,8 @@ def read_page(path: Path) -> str:
     html = [number for number, (kind, _) in enumerate(listed) if HTML.fullmatch(kind)]
     if not html:
         raise InputError(f"{path}: no HTML is in it, which would be the page")
-    (_, html_bytes) = listed.pop(html[0])
     return json.dumps(
-        {"html_bytes": html_bytes, "each": [[_type(*file), file[1]] for file in listed]}
+        {"html_bytes": listed.pop(html[0])[1], "each": [[_type(*file), file[1]] for file in listed]}
     )
 
 

@@ -261,18 +261,20 @@ def test_a_value_may_be_of_one_end() -> None:
 
 
 def test_a_folder_has_one_configuration_and_the_others_are_named(tmp_path: Path) -> None:
-    files = {"mine.conf": WG, "ca.crt": "SECRET", "login.txt": "me\nSECRET", "a b": "x"}
+    files = {"mine.conf": WG, "ca.crt": "SECRET", "login.txt": "me\nSECRET", "\x1b[2J": "x"}
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     found = taken(str(tmp_path), "wireguard")
     assert (found.file, found.values["mtu"]) == (str(tmp_path / "mine.conf"), "1400")
     (beside,) = (names for why, names in found.left_out.items() if why.startswith("beside"))
-    assert beside == ["a file", "ca.crt", "login.txt"]
+    assert beside == ["'\\x1b[2J'", "'ca.crt'", "'login.txt'"]
     assert "SECRET" not in repr(found.to_record())
-    with pytest.raises(InputError, match="should have one such file, and has none: a file, ca"):
+    with pytest.raises(
+        InputError, match=r"should have one such file, and has none among '.x1b\[2J', 'ca"
+    ):
         taken(str(tmp_path), "openvpn_udp")
     (tmp_path / "second.conf").write_text(WG)
-    with pytest.raises(InputError, match=r"has 2, give one: mine\.conf, second\.conf$"):
+    with pytest.raises(InputError, match=r"has 2, give one: 'mine\.conf', 'second\.conf'$"):
         taken(str(tmp_path), "wireguard")
 
 

@@ -31,8 +31,6 @@ VOICE, VOICE_S = bytes(12 + 160), 0.02
 """A packet of a call and the time between two, as in the job voip: RTP with 20 ms of G.711."""
 HUNG_UP_S = 5.0
 """Without a packet, after which a call that was answered is over."""
-LATER_S = 60
-"""How long the client's end waits for the first packet beyond silence and patience."""
 LIMITS = {"silence_s": (0, 13_000), "patience_s": (1, 3600)}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 ANSWERED, UNANSWERED = 0, 1
@@ -107,7 +105,6 @@ def answer(first: str, limit_s: float) -> None:
             with connection:
                 connection.settimeout(limit_s)
                 connection.sendall(connection.recv(1))
-                connection.recv(1)
             return
         family = any_address().get("family", socket.AF_INET)
         with socket.socket(family, socket.SOCK_DGRAM) as call:
@@ -125,7 +122,7 @@ def main() -> None:
     speaker = "client" if arguments.first == "client" else "server"
     if arguments.at != speaker:
         if arguments.first in (DATA, CALL):
-            answer(arguments.first, arguments.silence_s + arguments.patience_s + LATER_S)
+            answer(arguments.first, arguments.silence_s + 2 * arguments.patience_s)
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if signal.sigtimedwait(SIGNALS, arguments.silence_s):

@@ -16,6 +16,11 @@ DESCRIPTION = Path(__file__).parent / "page.json"
 HTML = "index.html"
 
 
+def named(text: str) -> Path:
+    """Return the description that an argument names; `none` is that of page.json."""
+    return DESCRIPTION if text == "none" else Path(text)
+
+
 def sizes(description: Path = DESCRIPTION) -> dict[str, int]:
     """Name → bytes of every file, the HTML first.
 

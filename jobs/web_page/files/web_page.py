@@ -26,8 +26,6 @@ CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443
 LOAD = ["/usr/bin/python3", str(Path(__file__).parent / "page_load.py")]
 LIMITS = {"loads": (1, 10_000), "deadline_s": (1, 86400)}
-TYPICAL = "none"
-"""Value of `page` for that of page.json."""
 LATE_S = 5.0
 """What a load may take beyond its deadline before it is killed."""
 
@@ -38,9 +36,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     for mode in (server, client):
         mode.add_argument("--http", choices=nginx.VERSIONS, default="2")
         # Into a group: a new argument beside the others moves the packets of every run.
-        mode.add_argument_group("page").add_argument(
-            "--page", default=TYPICAL, help="page of one's own"
-        )
+        own = mode.add_argument_group("page of one's own")
+        own.add_argument("--page", type=page.named, default=page.DESCRIPTION)
     nginx.add_quic_arguments(server, server)
     client.add_argument("--loads", type=int, default=1)
     client.add_argument("--deadline-s", type=int, default=600, help="of one load")
@@ -53,11 +50,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.mode == "server":
         arguments.stack = nginx.stack_of(server, arguments, arguments.http)
     return arguments
-
-
-def description_of(arguments: argparse.Namespace) -> Path:
-    """Return the file that says which files the page has."""
-    return page.DESCRIPTION if arguments.page == TYPICAL else Path(arguments.page)
 
 
 def serve(http: str, stack: str, cc: str, description: Path) -> None:
@@ -103,7 +95,7 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
         resolver = [arguments.dns, arguments.beside_ip if is_beside else arguments.server_ip]
         address = url(names.NAME)
     words = [*LOAD, "load", address, arguments.http, str(deadline_s)]
-    words += [str(description_of(arguments)), *resolver]
+    words += [str(arguments.page), *resolver]
     measured: dict[str, Any] = json.loads(run(*words, limit_s=deadline_s + LATE_S))
     return measured
 
@@ -123,6 +115,6 @@ if __name__ == "__main__":
         ends.run(
             "web_page",
             parse(),
-            lambda asked: serve(asked.http, asked.stack, asked.quic_cc, description_of(asked)),
+            lambda asked: serve(asked.http, asked.stack, asked.quic_cc, asked.page),
             measure,
         )

@@ -34,7 +34,6 @@ MOST_BYTES, MOST_LINES, MOST_CHARACTERS = 256 << 10, 1000, 16 << 10
 """Limits of a file: its bytes, its lines outside of blocks, the characters of a line."""
 MOST_FILES = 64
 """Files in a folder of a person's, one of which is the configuration."""
-FILE_NAME = re.compile(r"[\w.@+-]{1,64}")
 NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_-]{0,63}")
 PLAIN = re.compile(r"(?!.*(^| )-)[A-Za-z0-9_.:/@%+= -]*")
 """Pattern of a value: words of no shell, and none that is an option."""
@@ -176,15 +175,11 @@ def _in_folder(folder: str, looks_like: str) -> tuple[str, list[str]]:
             if os.path.isfile(file) and re.search(looks_like, _text(file, _content(file))):
                 found.append(name)
     if len(found) != 1:
-        these = f"{len(found)}, give one: {_shown(found)}" if found else f"none: {_shown(names)}"
-        raise InputError(f"{folder}: should have one such file, and has {these}")
-    beside = [_shown([name]) for name in names if name not in found]
+        these = f"{len(found)}, give one:" if found else "none among"
+        shown = ", ".join(map(ascii, found or names))
+        raise InputError(f"{folder}: should have one such file, and has {these} {shown}")
+    beside = [ascii(name) for name in names if name not in found]
     return os.path.join(folder, found[0]), beside
-
-
-def _shown(names: Sequence[str]) -> str:
-    """Return names of files in words; they may be anybody's."""
-    return ", ".join(name if FILE_NAME.fullmatch(name) else "a file" for name in names)
 
 
 def _content(file: str) -> bytes:

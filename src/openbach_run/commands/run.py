@@ -66,9 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--tolerance goes with --against DIR")
     if arguments.against:
         # Late: few command lines ask for it.
-        from openbach_run.commands.against import REGRESSION, Earlier
+        from openbach_run.commands import against
+        from openbach_run.prompt.compare import tolerance_of
 
-        earlier = Earlier(arguments, plan, store_of(plan.name, options).directory)
+        tolerance = tolerance_of(arguments.tolerance or "5%")
+        before = against.earlier(arguments.against, plan, store_of(plan.name, options).directory)
     if arguments.dry_run or arguments.prepare:
         for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
             print(text, file=sys.stderr)
@@ -88,12 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report:
         write_report([done.directory], arguments.report, quiet=arguments.quiet)
         print(f"{arguments.report}/report.html, report.pdf, report.md", file=sys.stderr)
+    is_worse = False
     if arguments.against:
-        verdicts = earlier.verdicts(done)
-        for words, verdict in verdicts.items():
+        for words, verdict in against.verdicts(done, before, tolerance):
             print(f"{words}: {verdict.word}: {verdict.in_words()}", file=sys.stderr)
-        if any(verdict.is_worse for verdict in verdicts.values()):
-            return REGRESSION
+            is_worse |= verdict.is_worse
+    if is_worse:
+        return against.REGRESSION
     return 0 if done.is_good else 1
 
 
