@@ -79,8 +79,8 @@ def test_a_nat_forgets_a_silent_tunnel(run_cells: RunCells) -> None:
 
 def test_data_and_a_call_of_the_server_come_or_do_not(run_cells: RunCells) -> None:
     runs = run_cells(
-        "idle", "vpn=wireguard", "speaker=data,call", "nat_timeout_s=60", "silence_s=45,70",
-        "patience_s=20", "noise=off",
+        "idle", "vpn=wireguard", "vpn.keepalive=0", "speaker=data,call", "nat_timeout_s=60",
+        "silence_s=45,70", "patience_s=20", "noise=off",
     )  # fmt: skip
     found = {(run.row["speaker"], run.row["silence_s"]): run.row["answer_after_s"] for run in runs}
     assert found["data", "70"] == found["call", "70"] == ""
