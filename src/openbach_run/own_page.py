@@ -50,8 +50,8 @@ def read_page(path: Path) -> str:
 
 def _type(kind: str, size: int) -> str:
     """Return the type of a file, as the job knows it."""
-    found = next((name for name, like in KINDS.items() if like.fullmatch(kind)), "other")
-    return "other" if found == "image" and size < LEAST_IMAGE_BYTES else found
+    named = next((name for name, like in KINDS.items() if like.fullmatch(kind)), "other")
+    return "other" if named == "image" and size < LEAST_IMAGE_BYTES else named
 
 
 def _of_har(path: Path) -> Iterator[tuple[str, int]]:

@@ -168,18 +168,18 @@ def _in_folder(folder: str, looks_like: str) -> tuple[str, list[str]]:
         raise InputError(f"{folder}: {error.strerror}") from None
     if len(names) > MOST_FILES:
         raise InputError(f"{folder}: more than {MOST_FILES} files: no folder of a VPN's file")
-    found = list[str]()
+    configurations = list[str]()
     for name in names:
         with suppress(InputError):
             file = os.path.join(folder, name)
             if os.path.isfile(file) and re.search(looks_like, _text(file, _content(file))):
-                found.append(name)
-    if len(found) != 1:
-        these = f"{len(found)}, give one:" if found else "none among"
-        shown = ", ".join(map(ascii, found or names))
+                configurations.append(name)
+    if len(configurations) != 1:
+        these = f"{len(configurations)}, give one:" if configurations else "none among"
+        shown = ", ".join(map(ascii, configurations or names))
         raise InputError(f"{folder}: should have one such file, and has {these} {shown}")
-    beside = [ascii(name) for name in names if name not in found]
-    return os.path.join(folder, found[0]), beside
+    beside = [ascii(name) for name in names if name not in configurations]
+    return os.path.join(folder, configurations[0]), beside
 
 
 def _content(file: str) -> bytes:

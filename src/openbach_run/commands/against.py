@@ -37,8 +37,8 @@ def earlier(place: Path, plan: Plan, directory: Path) -> list[Record]:
     if place.resolve() == directory.resolve():
         raise InputError(f"--against {place}: these results go there, too: give --results DIR")
     store = Store(place)
-    if found := unfold_all(list(store.all()), store.runs):
-        return found
+    if records := unfold_all(list(store.all()), store.runs):
+        return records
     raise InputError(f"--against {place}: no results of openbach-run SCENARIO")
 
 
@@ -58,7 +58,10 @@ def verdicts(
                 for seed in sorted(ran.keys() & there.keys() - here.keys())
             )
             change = ratio(there, here) if more else ratio(here, there)
-            words = (campaign.scenario.name, *(f"{one}={cell[one]}" for one in campaign.swept))
+            words = (
+                campaign.scenario.name,
+                *(f"{argument}={cell[argument]}" for argument in campaign.swept),
+            )
             yield " ".join(words), Verdict(change, broken, tolerance, name, more)
 
 
@@ -72,15 +75,15 @@ def _by_cell(
     records: Sequence[Record], campaign: Campaign
 ) -> dict[tuple[str, ...], tuple[dict[int, bool], dict[int, float]]]:
     """Return values of a cell → seeds that ran, and seed → main measure of those that sent it."""
-    found: dict[tuple[str, ...], tuple[dict[int, bool], dict[int, float]]] = {}
+    by_cell: dict[tuple[str, ...], tuple[dict[int, bool], dict[int, float]]] = {}
     for record in records:
         if record.scenario == campaign.scenario.name:
             # Older results lack the arguments that came later.
             known = {**campaign.constants, **record.arguments}
             key = tuple(known.get(name, "") for name in campaign.values)
-            ran, sent = found.setdefault(key, ({}, {}))
+            ran, sent = by_cell.setdefault(key, ({}, {}))
             ran[record.seed] = record.finished
             value = record.measures.get(campaign.measure or "")
             if record.finished and value is not None:
                 sent[record.seed] = value
-    return found
+    return by_cell
