@@ -48,21 +48,18 @@ def verdicts(
     """Yield each cell in words, with the verdict on its main measure."""
     for each in result.campaigns:
         campaign = unfold_campaign(each, result.records)
-        name, more = campaign.measure or "", _better(campaign) == "more"
+        column, more = campaign.measure or "", _better(campaign) == "more"
         now, then = (_by_cell(records, campaign) for records in (result.records, before))
         for cell in campaign.cells:
             ran, here = now.get(key := tuple(cell.values()), ({}, {}))
             _, there = then.get(key, ({}, {}))
             broken = tuple(
-                Seen(seed, None, None, None, f"no {name} any more", "")
+                Seen(seed, None, None, None, f"no {column} any more", "")
                 for seed in sorted(ran.keys() & there.keys() - here.keys())
             )
             change = ratio(there, here) if more else ratio(here, there)
-            words = (
-                campaign.scenario.name,
-                *(f"{argument}={cell[argument]}" for argument in campaign.swept),
-            )
-            yield " ".join(words), Verdict(change, broken, tolerance, name, more)
+            words = (campaign.scenario.name, *(f"{name}={cell[name]}" for name in campaign.swept))
+            yield " ".join(words), Verdict(change, broken, tolerance, column, more)
 
 
 def _better(campaign: Campaign) -> str | None:
@@ -83,7 +80,7 @@ def _by_cell(
             key = tuple(known.get(name, "") for name in campaign.values)
             ran, sent = by_cell.setdefault(key, ({}, {}))
             ran[record.seed] = record.finished
-            value = record.measures.get(campaign.measure or "")
-            if record.finished and value is not None:
+            value = record.measures.get(campaign.measure or "") if record.finished else None
+            if value is not None:
                 sent[record.seed] = value
     return by_cell

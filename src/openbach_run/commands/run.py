@@ -90,14 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report:
         write_report([done.directory], arguments.report, quiet=arguments.quiet)
         print(f"{arguments.report}/report.html, report.pdf, report.md", file=sys.stderr)
-    is_worse = False
+    code = 0 if done.is_good else 1
     if arguments.against:
         for words, verdict in against.verdicts(done, before, tolerance):
             print(f"{words}: {verdict.word}: {verdict.in_words()}", file=sys.stderr)
-            is_worse |= verdict.is_worse
-    if is_worse:
-        return against.REGRESSION
-    return 0 if done.is_good else 1
+            code = against.REGRESSION if verdict.is_worse else code
+    return code
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
