@@ -84,6 +84,8 @@ def test_what_is_no_comparison_is_refused(run: Run) -> None:
     assert run(*GEO, "--results", "before")[0] == 0
     code, said = run(*GEO, "--results", "before", "--against", "before")
     assert code == 2 and "these results go there, too" in said
+    code, said = run(*GEO, "rate=2M", "--results", "now", "--against", "before")
+    assert code == 2 and "before: no results of geo with any of these values" in said
     assert run(*GEO, "--tolerance", "5%")[1].endswith("--tolerance goes with --against DIR\n")
     code, said = run(*GEO, "--against", "before", "--tolerance", "-1")
     assert code == 2 and "--tolerance -1: a part" in said

@@ -162,10 +162,7 @@ def _table(file: Path) -> dict[str, Any]:
 
 def _in_folder(folder: str, looks_like: str) -> tuple[str, list[str]]:
     """Return the one configuration in a folder, and what is beside it. Raises InputError."""
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror}") from None
+    names = sorted(os.listdir(folder))
     if len(names) > MOST_FILES:
         raise InputError(f"{folder}: more than {MOST_FILES} files: no folder of a VPN's file")
     configurations = list[str]()

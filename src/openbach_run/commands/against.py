@@ -28,18 +28,21 @@ def earlier(place: Path, plan: Plan, directory: Path) -> list[Record]:
 
     Raises InputError.
     """
-    for campaign in plan.campaigns:
-        if campaign.measure and not _better(campaign):
-            raise InputError(
-                f"--against: {campaign.scenario.name} does not say whether less or more of its"
-                f" {campaign.measure} is better: `better: less` (docs/jobs.md)"
-            )
     if place.resolve() == directory.resolve():
         raise InputError(f"--against {place}: these results go there, too: give --results DIR")
     store = Store(place)
-    if records := unfold_all(list(store.all()), store.runs):
-        return records
-    raise InputError(f"--against {place}: no results of openbach-run SCENARIO")
+    records = unfold_all(list(store.all()), store.runs)
+    for each in plan.campaigns:
+        campaign = unfold_campaign(each, records)
+        name, cells = campaign.scenario.name, [tuple(cell.values()) for cell in campaign.cells]
+        if not _by_cell(records, campaign).keys() & {*cells}:
+            raise InputError(f"--against {place}: no results of {name} with any of these values")
+        if campaign.measure and not _better(campaign):
+            raise InputError(
+                f"--against: {name} does not say whether less or more of its {campaign.measure} is"
+                " better: `better: less` (docs/jobs.md)"
+            )
+    return records
 
 
 def verdicts(
