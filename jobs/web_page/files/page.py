@@ -22,24 +22,22 @@ def named(text: str) -> Path:
 
 
 def sizes(description: Path = DESCRIPTION) -> dict[str, int]:
-    """Name → bytes of every file, the HTML first.
+    """Return name → bytes of every file, the HTML first.
 
     The bytes of a type are shared evenly by its objects, where they are not said of each. The HTML
     has room to ask for all.
     """
     page = json.loads(description.read_text())
-    found = {HTML: int(page["html_bytes"])}
+    files = {HTML: int(page["html_bytes"])}
     if "each" in page:
-        found |= {f"{number}.{kind}": size for number, (kind, size) in enumerate(page["each"])}
-        found[HTML] = max(found[HTML], len(asking(found)))
-        return found
+        files |= {f"{number}.{kind}": size for number, (kind, size) in enumerate(page["each"])}
+        files[HTML] = max(files[HTML], len(asking(files)))
+        return files
     for group in page["objects"]:
         each, more = divmod(int(group["bytes"]), int(group["count"]))
-        found |= {
-            f"{number}.{group['type']}": each + (number < more)
-            for number in range(int(group["count"]))
-        }
-    return found
+        for number in range(int(group["count"])):
+            files[f"{number}.{group['type']}"] = each + (number < more)
+    return files
 
 
 TAGS = {
@@ -49,7 +47,7 @@ TAGS = {
     "image": '<img src="{}">',
     "other": '<link rel="preload" as="fetch" crossorigin href="{}">',
 }
-"""What makes a browser ask for an object, by type."""
+"""Tag that makes a browser ask for an object, by type."""
 END = "-->"
 
 
