@@ -46,7 +46,7 @@ def page(name: str, parser: ArgumentParser, see: str) -> str:
 
 def summary(parser: ArgumentParser) -> str:
     """The first sentence of its description."""
-    text = " ".join((parser.description or "").split())
+    text = re.sub("^`[^`]*`: ", "", " ".join((parser.description or "").split()))
     return re.split(r"[.:](?: |$)", text)[0].replace("-", "\\-")
 
 

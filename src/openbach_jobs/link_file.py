@@ -12,7 +12,8 @@ They are CSV that people and programs write.
 A row is the state of one direction (`forward`: towards the terminal, `return`, or `both`) from
 `time_s` on until that direction's next row; the last one holds. Columns come in any order;
 `direction` (both) and `loss_pct` (0) may be absent. An empty cell is the value of the row before.
-`rate_bps` 0 holds packets back, `loss_pct` 100 loses them.
+`rate_bps` 0 holds packets back, `loss_pct` 100 loses them. A file without the column `delay_ms` has
+rates only: the delay is the scenario's.
 
 Everything is read line by line: memory does not grow with the file.
 """
@@ -24,13 +25,17 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count, takewhile
+from itertools import takewhile
 from typing import NamedTuple, NoReturn, TextIO
 
 DIRECTIONS = {"forward": ("forward",), "return": ("return",), "both": ("forward", "return")}
 VALUES = ("rate_bps", "delay_ms", "loss_pct")
 COLUMNS = ("time_s", "direction", *VALUES)
-REQUIRED = {"time_s", "rate_bps", "delay_ms"}
+REQUIRED = {"time_s", "rate_bps"}
+AUTO, BY_SEED = "auto", "seed"
+"""Values of link_start beside seconds: by the file's length, and by the run's seed."""
+BY_SEED_ABOVE_S = 60.0
+"""A file that lasts longer begins by the seed with `auto`: a run would see its begin alone."""
 OTHER_UNITS = {
     "time": "time_s, seconds from the start of the link",
     "time_ms": "time_s: divide by 1000",
@@ -125,6 +130,12 @@ class Summary(NamedTuple):
     back: Direction
     is_random: bool
     """Whether it has a loss that some packets survive."""
+    has_delay: bool
+    """Whether it has delays of its own."""
+
+    def begins_by_seed(self, start: str) -> bool:
+        """Return whether a link with this link_start begins at another time for each seed."""
+        return start == BY_SEED or (start == AUTO and self.duration_s > BY_SEED_ABOVE_S)
 
     @property
     def mean_rtt_ms(self) -> float:
@@ -137,23 +148,39 @@ class Summary(NamedTuple):
         return self.forward.first_rate_bps
 
 
-def read(path: str | os.PathLike[str]) -> Iterator[Change]:
+def read(path: str | os.PathLike[str], start_s: float = 0.0) -> Iterator[Change]:
     """Yield the changes of a link file in the order of time.
 
-    `forward` comes before `return` where a row is for both. Lazy; endless if the file repeats. What
-    changes nothing is left out. Raises LinkFileError when it comes to what is wrong.
+    `forward` comes before `return` where a row is for both. Lazy; endless if the file repeats, or
+    begins at another time than 0: then it goes on from its beginning. What changes nothing is left
+    out. Raises LinkFileError when it comes to what is wrong.
     """
     states: dict[str, State] = {}
-    repeat_s = 0.0
-    for period in count():
+    period_s = check(path).duration_s if start_s else None
+    offset_s = -start_s
+    while True:
         one_pass = _Pass(path)
         changed = False
-        for change in _news(one_pass, states):
+        for change in _news(_from_0(one_pass, offset_s), states):
             changed = True
-            yield change._replace(time_s=period * repeat_s + change.time_s)
-        if one_pass.repeat_s is None or not changed:
+            yield change
+        period_s = period_s or one_pass.repeat_s
+        if period_s is None or not changed:
             return
-        repeat_s = one_pass.repeat_s
+        offset_s += period_s
+
+
+def _from_0(changes: Iterable[Change], offset_s: float) -> Iterator[Change]:
+    """Yield changes at later times, those before 0 as the state that they have led to by then."""
+    begun: dict[str, Change] = {}
+    for change in changes:
+        moved = change._replace(time_s=offset_s + change.time_s)
+        if moved.time_s <= 0 and offset_s < 0:
+            begun[change.direction] = moved._replace(time_s=0.0)
+            continue
+        yield from (begun.pop(name) for name in DIRECTIONS["both"] if name in begun)
+        yield moved
+    yield from (begun[name] for name in DIRECTIONS["both"] if name in begun)
 
 
 def _news(changes: Iterable[Change], states: dict[str, State]) -> Iterator[Change]:
@@ -181,9 +208,18 @@ def check(path: str | os.PathLike[str]) -> Summary:
         )
     duration_s = last_s if one_pass.repeat_s is None else one_pass.repeat_s
     forward, back = (directions[name].after(duration_s) for name in ("forward", "return"))
-    return Summary(
-        duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back, is_random
-    )
+    has_delay = "delay_ms" in one_pass.columns
+    repeats = one_pass.repeat_s is not None
+    return Summary(duration_s, repeats, one_pass.rows, forward, back, is_random, has_delay)
+
+
+def has_delay(path: str | os.PathLike[str]) -> bool:
+    """Return whether a link file has delays of its own; True if it cannot be read."""
+    try:
+        heading = next((text for _, text in lines(path) if text and text[0] != "#"), "delay_ms")
+    except (LinkFileError, ValueError):
+        return True
+    return "delay_ms" in heading
 
 
 def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], out: TextIO) -> None:

@@ -244,17 +244,28 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
         texts["burst_packets"] = NONE
     given_file = given.get("link_file", NONE)
     if preset.link_file or given_file != NONE:
-        if beside := [f"{name}={own[name]}" for name in BY_FILE if name in own]:
-            named = (
-                f"link_file={given_file}"
-                if given_file != NONE
-                else f"the satellite's {preset.link_file}"
-            )
+        named = (
+            f"link_file={given_file}"
+            if given_file != NONE
+            else f"the satellite's {preset.link_file}"
+        )
+        has_delay = link_file.has_delay(
+            given_file if given_file != NONE else preset.link_file or ""
+        )
+        by_file = BY_FILE if has_delay else BY_FILE[:2]
+        if beside := [f"{name}={own[name]}" for name in by_file if name in own]:
+            what = "rate and delay" if has_delay else "the rate"
             raise ValueError(
-                f"{' and '.join(beside)}: {named} has rate and delay over time; leave this out, or"
-                " the file"
+                f"{' and '.join(beside)}: {named} has {what} over time; leave this out, or the file"
             )
-        texts |= dict.fromkeys(BY_FILE, NONE)
+        moves = (preset.constellation or preset.reconfigurations) and "delay_ms" not in own
+        if not has_delay and (moves or {DAMA, DVBS2} & {*texts.values()}):
+            raise ValueError(
+                f"{named} has rates only: they go with one delay_ms, which this satellite does not"
+                " have, and with no other return or forward link; give delay_ms, access=assigned"
+                " and forward=rate"
+            )
+        texts |= dict.fromkeys(by_file, NONE)
     elif preset.constellation and "delay_ms" not in own:
         texts["delay_ms"] = NONE
     _check_access(texts, own, preset)

@@ -56,7 +56,12 @@ def is_es_n0_file(path: Path) -> bool:
 
 
 def read_uploaded(path: Path) -> str:
-    """Return the text of a link file or a file of Es/N0 without a mistake. Raises InputError."""
+    """Return the text of a link file or a file of Es/N0 without a mistake. Raises InputError.
+
+    The page knows files by their names, so one without delays could not be told from others.
+    """
+    if not is_es_n0_file(path) and not link_file.has_delay(path):
+        raise InputError(f"{path.name}: has no column delay_ms; on the page a link file needs it")
     return read_es_n0_file(path) if is_es_n0_file(path) else read_link_file(path)
 
 
@@ -78,7 +83,7 @@ def read_file_of(argument: str, path: Path) -> str:
     return read_es_n0_file(path) if argument == ES_N0_FILE else read_link_file(path)
 
 
-LINK_FILE = "link_file"
+LINK_FILE, LINK_START = "link_file", "link_start"
 ORBIT = "orbit"
 """The argument that names a satellite."""
 SHARES = "shares"
@@ -181,9 +186,24 @@ def kernel_modules(file: Path) -> list[str]:
 
 
 def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
-    """Return a note if a value replaces the constellation of its satellite; else an empty list."""
+    """Return notes on a cell's link: where it begins in its file, and what a value replaces."""
     orbit = cell.get(ORBIT, "")
     preset = of_orbits.get(orbit, Preset())
+    file, start = cell.get(LINK_FILE, NONE), cell.get(LINK_START, link_file.AUTO)
+    file = str(preset.link_file) if file == NONE and preset.link_file else file
+    notes = []
+    if file == NONE and start != link_file.AUTO:
+        notes.append(f"{LINK_START}={start} has no effect: the link has no file")
+    elif file != NONE and (summary := _summary_of(file)) and summary.begins_by_seed(start):
+        notes.append(
+            f"{file}: each seed begins at another time of its {summary.duration_s:g} s"
+            f" ({LINK_START}=0: at its begin)"
+        )
+    return notes + _replaced(cell, orbit, preset)
+
+
+def _replaced(cell: Mapping[str, str], orbit: str, preset: Preset) -> list[str]:
+    """Return a note if a value replaces the constellation of its satellite; else an empty list."""
     names = [name for name in (LINK_FILE, "delay_ms") if cell.get(name, NONE) != NONE]
     if not names or not (preset.constellation or preset.reconfigurations):
         return []
@@ -233,7 +253,7 @@ def is_random(
         return True
     profiles = Catalog().all("impairments") if impairments is None else impairments
     file = cell.get(LINK_FILE, NONE)
-    if file != NONE and _loses_at_random(file):
+    if file != NONE and _follows_from_the_seed(file, cell):
         return True
     if cell.get("impairment", NONE) != NONE and _is_random_profile(
         profiles.get(cell["impairment"])
@@ -256,7 +276,7 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
     A run over a return link on demand begins at a phase of the cycle of requests by its seed.
     """
     if preset.link_file:
-        return _loses_at_random(str(preset.link_file))
+        return _follows_from_the_seed(str(preset.link_file), cell)
     of_preset = cell.get("access", PRESET) == PRESET and name == ORBIT
     if of_preset and preset.values.get("access") == DAMA:
         return True
@@ -267,23 +287,30 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
     return left_to_it and any(number(preset.values.get(key, "")) for key in RANDOM)
 
 
-def _loses_at_random(file: str) -> bool:
-    """Return whether a link file loses packets at random; True if it cannot be read."""
+def _follows_from_the_seed(file: str, cell: Mapping[str, str]) -> bool:
+    """Return whether a link file loses at random or begins by the seed; True if unreadable."""
+    summary = _summary_of(file)
+    start = cell.get(LINK_START, link_file.AUTO)
+    return summary is None or summary.is_random or summary.begins_by_seed(start)
+
+
+def _summary_of(file: str) -> link_file.Summary | None:
+    """Return what is in a link file; None if it cannot be read."""
     try:
         # The check of the file itself refuses it, in words.
-        return _lossy(file, Path(file).stat().st_mtime_ns)
+        return _checked(file, Path(file).stat().st_mtime_ns)
     except (OSError, ValueError):
-        return True
+        return None
 
 
 @lru_cache
-def _lossy(file: str, changed_ns: int) -> bool:
-    """Return whether a link file is random.
+def _checked(file: str, changed_ns: int) -> link_file.Summary:
+    """Return what is in a link file.
 
     It is cached: the cells of a campaign have the same files. `changed_ns` is only a key of the
     cache.
     """
-    return link_file.check(file).is_random
+    return link_file.check(file)
 
 
 def _is_random_profile(file: Path | None) -> bool:

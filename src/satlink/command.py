@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -296,6 +297,10 @@ def _parts(arguments: argparse.Namespace) -> list[imported.Part]:
     for direction, paths in named.items():
         for path in paths:
             parts.append(imported.Part(path.name, direction, table.read(path, options)))
+    for path in getattr(arguments, "rate_of", ()):
+        parts.append(imported.Part(path.name, "both", table.read(path, options), True))
+        if not any(curve.quantity == "rate_bps" for curve in parts[-1].measured.series):
+            raise ValueError(f"--rate-of {path}: has no rate")
     if not parts:
         raise ValueError("no file is given")
     return parts
@@ -404,7 +409,8 @@ def _import(arguments: argparse.Namespace) -> Made:
     for option, value in (("--rate-bps", arguments.rate_bps), ("--delay-ms", arguments.delay_ms)):
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{option} {value:g}: it must be above 0")
-    asked = imported.Asked(arguments.bin_s, arguments.rate_bps, arguments.delay_ms)
+    delay_ms = DELAY_MS if _has_rates_only(arguments) else arguments.delay_ms
+    asked = imported.Asked(arguments.bin_s, arguments.rate_bps, delay_ms)
     link = imported.link_of(parts, asked)
     comments = []
     for part in parts:
@@ -494,6 +500,8 @@ def write(
         try:
             with new.open("w") as out:
                 link_file.write(_shown(changes, until_s, reporter), until_s, comments, out)
+            if _has_rates_only(arguments):
+                new.write_text(re.sub(r"(?m)^([^#\n]*),[^,\n]*,[^,\n]*$", r"\1", new.read_text()))
             summary = link_file.check(new)
         except link_file.LinkFileError as error:
             raise InputError(f"what would be written is no link file: {error}") from error
@@ -504,22 +512,29 @@ def write(
             print(f"  {comment}")
 
 
+def _has_rates_only(arguments: argparse.Namespace) -> bool:
+    """Return whether nothing but files of --rate-of is given: delay and loss are the scenario's."""
+    others = ("file", "forward", "back", "delay_ms")
+    return arguments.command == "import" and not any(getattr(arguments, name) for name in others)
+
+
 def described(path: Path, summary: link_file.Summary) -> str:
     """Return a text on a link file for a person.
 
     It has the file's length, and rates, delays and losses by direction.
     """
     repeats = ", then again" if summary.repeats else ""
-    lines = [
-        f"{path}: {summary.duration_s:g} s{repeats}, {summary.rows} rows, mean RTT"
-        f" {summary.mean_rtt_ms:.2f} ms"
-    ]
+    rtt = f"mean RTT {summary.mean_rtt_ms:.2f} ms" if summary.has_delay else "rates only"
+    lines = [f"{path}: {summary.duration_s:g} s{repeats}, {summary.rows} rows, {rtt}"]
     for name, way in (("forward", summary.forward), ("return", summary.back)):
         rate_bps, delay_ms = way.rate_bps, way.delay_ms
         rates_bps = (rate_bps.least, rate_bps.mean, rate_bps.greatest)
         rates = " / ".join(f"{value / 1e6:.4g}" for value in rates_bps)
         delays_ms = (delay_ms.least, delay_ms.mean, delay_ms.greatest)
         delays = " / ".join(f"{value:.2f}" for value in delays_ms)
+        if not summary.has_delay:
+            lines.append(f"  {name:7}  {rates} Mbit/s (least / mean / greatest)")
+            continue
         losses = f"{way.loss_pct.mean:.3g} % lost" if way.loss_pct.greatest else "no loss"
         outages = f"{way.outages} outages, {way.outage_s:.3g} s" if way.outages else "no outage"
         lines.append(

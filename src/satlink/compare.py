@@ -94,6 +94,8 @@ def link_file_side(name: str, path: Path, like: Side | None, seed: int) -> Side:
     until_s = max(LEAST_S, summary.duration_s) if summary.repeats else summary.duration_s
     if until_s <= 0:
         raise ValueError(f"{path}: one state, for no time: nothing to compare")
+    if not summary.has_delay:
+        raise ValueError(f"{path}: rates only, no delay to compare")
     return _pinged(name, link_file.read(path), until_s, like, seed, None, {})
 
 

@@ -29,6 +29,8 @@ class Part(NamedTuple):
     name: str
     direction: str
     measured: Measured
+    is_rate_only: bool = False
+    """Whether its delay and loss are left out."""
 
 
 class Asked(NamedTuple):
@@ -158,7 +160,7 @@ def _series_of(part: Part, asked: Asked, assumed: list[str]) -> list[Series]:
     """Return the series of a file, its probes made into delay and loss."""
     measured = part.measured
     every = list(measured.series)
-    if measured.probes is not None:
+    if measured.probes is not None and not part.is_rate_only:
         has_delay = any(curve.quantity == "delay_ms" for curve in every)
         for curve in rtt.series(measured.probes, asked.bin_s):
             if curve.quantity != "delay_ms" or not has_delay:
@@ -170,6 +172,8 @@ def _series_of(part: Part, asked: Asked, assumed: list[str]) -> list[Series]:
                 f"a delay is half of the median RTT of {rtt.bin_s_of(measured.probes):g} s"
                 " (--bin-s)"
             )
+    if part.is_rate_only:
+        every = [curve for curve in every if curve.quantity == "rate_bps"]
     if part.direction != "both":
         every = [replace(curve, direction=part.direction) for curve in every]
     return every

@@ -88,6 +88,8 @@ examples:
   openbach-run link import ping.txt iperf3.json -o measured.csv
   openbach-run link import --forward down.trace delays.txt -o starlink.csv
       what somebody measured: rate, delay and loss together
+  openbach-run link import ping.txt --rate-of speed.csv -o measured.csv
+      the rate of one, delay and loss of the other; speed.csv alone leaves these to the scenario
   openbach-run link check leo.csv && openbach-run link plot leo.csv -o leo.svg
 
 A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad input.
@@ -132,6 +134,10 @@ def parser() -> argparse.ArgumentParser:
     of_all = "from measurements of any kind: rate, delay and loss together"
     measured = command("import", of_all, IMPORT)
     _add_files(measured)
+    what = (
+        "a file of which only the rate is taken; without others delay and loss are the scenario's"
+    )
+    _path(measured, "--rate-of", what, action="append", default=[])
     trips = command("rtt", "from round-trip times, as `import` of one file", rtt.__doc__)
     trips.set_defaults(forward=[], back=[])
     _path(trips, "file", "any file that `link import` reads", nargs=1)

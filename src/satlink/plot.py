@@ -97,7 +97,7 @@ def _link(file: Path) -> Figure:
     rates.set(ylabel="rate (Mbit/s)", title=file.name)
     rates.set_ylim(bottom=0)
     rates.legend()
-    delays.set_ylabel("one-way delay (ms)")
+    delays.set_ylabel("one-way delay (ms)" if summary.has_delay else "delay: the scenario's")
     losses.set(ylabel="loss (%)", xlabel="time (s)", xlim=(0, shown_s))
     losses.set_ylim(bottom=0)
     return figure

@@ -2,11 +2,13 @@
 """openbach_run from Python.
 
 The notebook of the documentation, executed in a kernel of Jupyter, and its results with right
-types.
+types. `tools/dev tests/guest/test_api.py` writes its outputs anew.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,17 @@ from openbach_run import Results
 CELL_LIMIT_S = 600
 
 
+NOTEBOOK = REPOSITORY / "docs/example.ipynb"
+
+
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """docs/example.ipynb with its cells' outputs; in `path` is where it has been executed."""
-    place = tmp_path_factory.mktemp("notebook")
-    made = nbformat.read(REPOSITORY / "docs/example.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    return executed(tmp_path_factory.mktemp("notebook"))
+
+
+def executed(place: Path) -> Any:
+    made = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(REPOSITORY / "src"))
         patch.setenv("IPYTHONDIR", str(place / ".ipython"))
@@ -62,6 +70,25 @@ def test_the_notebook_shows_tables_a_figure_and_progress(notebook: Any) -> None:
     assert len([one for one in outputs(notebook, "display_data") if "image/png" in one.data]) == 1
     progress = "".join(one.text for one in outputs(notebook, "stream") if one.name == "stderr")
     assert "\r100%  8 of 8 runs" in progress and "\r100%  1 of 1 runs" in progress
+
+
+def said(notebook: Any) -> list[list[dict[str, Any]]]:
+    """Return what the cells print and show, without progress, addresses of objects, and figures."""
+    cells = []
+    for cell in notebook.cells:
+        kept: list[dict[str, Any]] = []
+        for one in cell.get("outputs", ()):
+            data = {kind: text for kind, text in one.get("data", {}).items() if "image" not in kind}
+            is_progress = one.output_type == "stream" and one.name == "stderr"
+            kept += [] if is_progress else [{"text": one.get("text"), **data}]
+        cells.append(kept)
+    return cells
+
+
+def test_the_notebook_of_docs_has_its_outputs(notebook: Any) -> None:
+    committed = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    assert said(committed) == said(notebook), "tests/guest/test_api.py writes them anew"
+    assert len([one for one in outputs(committed, "display_data") if "image/png" in one.data]) == 1
 
 
 def test_runs_have_right_types(results: Results) -> None:
@@ -140,3 +167,24 @@ def test_bad_input_is_an_exception(tmp_path: Path) -> None:
         openbach_run.run("geo", engine="native", clock="real", results=tmp_path)
     with pytest.raises(openbach_run.InputError, match="no results"):
         openbach_run.load(tmp_path)
+
+
+def write() -> None:
+    """Write the outputs of docs/example.ipynb anew, without progress and versions."""
+    with tempfile.TemporaryDirectory() as place:
+        made = executed(Path(place))
+    del made.metadata["path"]
+    made.metadata.language_info = {"name": "python"}
+    for cell in made.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.execution_count = None
+            cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
+            for one in cell.outputs:
+                if "execution_count" in one:
+                    one["execution_count"] = None
+    NOTEBOOK.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    write()

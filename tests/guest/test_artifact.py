@@ -19,8 +19,8 @@ from helpers import own_files
 from helpers.empty_system import an_empty_home, in_an_empty_system
 from helpers.guest_runs import command, copy_of_the_checkout
 
-from openbach_run.bundle.artifact import CLAIMS, said_by
-from openbach_run.bundle.artifact_files import put_sums
+from openbach_run.bundle.artifact import CLAIMS, Repeatable, said_by
+from openbach_run.bundle.artifact_files import put_own, put_sums
 from openbach_run.errors import InputError
 from openbach_run.results.measures import measures, measures_of
 from openbach_run.results.record import Store
@@ -292,6 +292,67 @@ def test_results_that_nobody_else_could_repeat_are_refused(
     change(copy)
     with pytest.raises(InputError, match=re.escape(said)):
         said_by([copy], CLAIMS)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A place with a satellite and a trace of its authors, and results with both."""
+    place = tmp_path / "there"
+    (place / "mine/satellites").mkdir(parents=True)
+    (place / "mine/satellites/narrow.yml").write_text("rate: 2M\ndelay_ms: 40\nbuffer: 1BDP\n")
+    rows = "".join(f"{second},{2 + second % 3}000000,20\n" for second in range(120))
+    (place / "trace.csv").write_text(f"time_s,rate_bps,delay_ms\n{rows}")
+    words = ["orbit=narrow", "link_file=none,trace.csv", "vpn=none", "cc=cubic", "loss=0", *SIZE]
+    made = ("--with", "mine", "--seeds", "2", "--results", "small", "--quiet")
+    done = command("geo", *words, *made, cwd=place)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_link_files_and_directories_travel_along(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the records say follows from the artifact alone, where the authors' files are no more."""
+    monkeypatch.chdir(own)
+    with pytest.raises(InputError, match="was made with --with: give it again"):
+        said_by([Path("small")], CLAIMS)
+    repeatable = Repeatable((Path("mine"),))
+    said = said_by([Path("small")], CLAIMS, repeatable)
+    assert {figure.command for figure in said.figures} == {
+        f"geo vpn=none cc=cubic size=100k {link} orbit=narrow noise=off --seeds 1,2 --with additions"
+        for link in ("link_file=files/trace.csv", "rate=2M delay_ms=40")
+    }
+    place = tmp_path / "artifact"
+    shutil.copytree("small", place / "results/small")
+    put_own(place, repeatable)
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(own)
+    assert said_by([place / "results/small"], CLAIMS, Repeatable.of(place)) == said
+    starts = [
+        record.measures.get("link_start_s") for record in Store(place / "results/small").all()
+    ]
+    assert len({*starts}) == 3 and None in starts, "of the trace by seed"
+
+
+def test_two_link_files_of_one_name_are_refused(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own)
+    repeatable = Repeatable((Path("mine"),), files={"trace.csv": "another"})
+    with pytest.raises(InputError, match=r"trace\.csv: another file is called trace\.csv, too"):
+        said_by([Path("small")], CLAIMS, repeatable)
+
+
+@pytest.mark.nightly
+def test_the_artifact_runs_from_them_alone(own: Path, bundle: Path, tmp_path: Path) -> None:
+    words = ["small", "--with", "mine", "-o", str(tmp_path / "artifact"), "--bundle", str(bundle)]
+    done = command("artifact", *words, "--quiet", cwd=own)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(own)
+    with an_empty_home() as home:
+        place = tmp_path / "artifact"
+        quick = ["artifact", "--verify", "/artifact", "--quiet"]
+        done = in_an_empty_system(place / "openbach", home, *quick, artifact=place)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.stdout.endswith("4 runs of 2 figures repeated: all the same\n")
 
 
 def test_what_a_record_says_is_no_markdown_and_no_shell(results: Path, tmp_path: Path) -> None:

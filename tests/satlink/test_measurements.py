@@ -729,6 +729,35 @@ def test_rate_and_delay_of_two_files_are_one_link(
         link.main(["import", *both, "-o", str(out)])
 
 
+def test_only_the_rate_of_a_file_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both have round trips; alone it leaves delay and loss to the scenario."""
+    (tmp_path / "speed").write_text(
+        "time_s,rtt_ms,download_mbps,upload_mbps\n0,40,20,2\n1,900,10,1\n2,900,30,3\n"
+    )
+    (tmp_path / "ping").write_text(
+        "time_s,rtt_ms\n" + "".join(f"{n / 10},600\n" for n in range(30))
+    )
+    speed, ping, out = (str(tmp_path / name) for name in ("speed", "ping", "link.csv"))
+    with pytest.raises(InputError, match="both have a delay"):
+        link.main(["import", ping, speed, "-o", out])
+    assert link.main(["import", ping, "--rate-of", speed, "-o", out]) == 0
+    summary = link_file.check(out)
+    assert summary.forward.rate_bps.greatest == 30e6 and summary.back.rate_bps.greatest == 3e6
+    assert summary.mean_rtt_ms == pytest.approx(600)
+    capsys.readouterr()
+    assert link.main(["import", "--rate-of", speed, "-o", out]) == 0
+    rows = "time_s,direction,rate_bps\n0,forward,20000000\n0,return,2000000\n1,forward,10000000\n"
+    assert rows in Path(out).read_text()
+    said = capsys.readouterr().out
+    assert "rates only" in said and "delay" not in said and link.main(["check", out]) == 0
+    assert link.main(["import", "--rate-of", speed, "--delay-ms", "30", "-o", out]) == 0
+    assert link_file.check(out).mean_rtt_ms == 60
+    with pytest.raises(InputError, match="has no rate"):
+        link.main(["import", "--rate-of", ping, "-o", out])
+
+
 def test_gaps_of_a_file_without_a_lost_probe_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

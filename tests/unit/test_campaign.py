@@ -83,6 +83,7 @@ def test_the_whole_table_is_the_default() -> None:
         "queue": "fifo",
         "jitter_ms": "0",
         "link_file": "none",
+        "link_start": "auto",
         "burst_packets": "1",
         "loss_at": "satellite",
         "orbit": "geo",

@@ -163,6 +163,21 @@ def test_a_link_file_is_random_if_it_loses_at_random(link: Path, text: str, coun
     assert len(of_link.every_seed) == count
 
 
+def test_a_long_link_file_begins_by_the_seed_and_a_note_says_so(link: Path) -> None:
+    link.write_text(STEADY + "300,10000000,250\n")
+    own = ("geo", "vpn=none", "cc=cubic", "noise=off", f"link_file={link}")
+    assert campaign(*own).every_seed == (1, 2, 3, 4, 5)
+    text = f"{link}: each seed begins at another time of its 300 s (link_start=0: at its begin)"
+    assert notes(*own) == [text]
+    assert campaign(*own, "link_start=0").every_seed == (1,)
+    assert notes(*own, "link_start=0") == []
+    assert notes("geo", "vpn=none", "cc=cubic", "link_start=seed") == [
+        "link_start=seed has no effect: the link has no file"
+    ]
+    with pytest.raises(InputError, match=r"link_start=-1"):
+        campaign(*own, "link_start=-1")
+
+
 @pytest.mark.parametrize(("text", "count"), [(STEADY, 1), (LOSSY, 5)])
 def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count: int) -> None:
     from openbach_run.catalog import Catalog

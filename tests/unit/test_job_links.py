@@ -227,6 +227,33 @@ def test_tc_is_told_each_change_of_a_link_when_it_is_due(
     assert len({line.rpartition(" seed ")[2] for line in told}) == changes, "seeds of their own"
 
 
+def test_a_link_begins_at_a_time_of_its_file_that_follows_from_the_seed(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text("time_s,rate_bps,delay_ms\n0,1e6,20\n300,2e6,20\n")
+
+    def start_s(*options: str) -> float:
+        return float(satcom_link.start_of(parsed(*GEO, "--link-file", str(file), *options)))
+
+    drawn = [start_s("--seed", str(seed)) for seed in range(100)]
+    assert len({*drawn}) == 100 and 0 <= min(drawn) < 10 and 290 < max(drawn) < 300
+    assert drawn[7] == start_s("--seed", "7", "--link-start", "seed")
+    assert (start_s("--link-start", "0"), start_s("--link-start", "17.5")) == (0, 17.5)
+    with pytest.raises(ValueError, match=r"link_start is 300 s, and the file lasts 300 s"):
+        start_s("--link-start", "300")
+    file.write_text("time_s,rate_bps,delay_ms\n0,1e6,20\n12.5,0,20\n")
+    assert start_s("--seed", "7") == 0, "what happens when is said by a short file"
+
+
+def test_a_link_of_rates_has_the_delay_of_its_satellite(tmp_path: Path) -> None:
+    file = tmp_path / "rates.csv"
+    file.write_text("time_s,rate_bps\n0,1e6\n1,2e6\n")
+    arguments = parsed(*GEO, "--link-file", str(file))
+    arguments.link_start_s = 0.0
+    played = [(one.time_s, *one.state) for one in satcom_link.changes(arguments)]
+    assert played == [(0, 1e6, 250, 0)] * 2 + [(1, 2e6, 250, 0)] * 2
+    assert {one.rtt_ms for one in satcom_link.directions(arguments)} == {500}
+
+
 def test_queues_know_the_rtt_and_the_buffer() -> None:
     of_bytes, of_packets = link_qdiscs.Buffer(625_000, "bytes"), link_qdiscs.Buffer(100, "packets")
     options = link_qdiscs.queue_options

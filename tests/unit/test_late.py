@@ -100,6 +100,8 @@ def test_a_link_that_would_have_changed_later_is_said(
     (note,) = late(planned, [short, replace(short, virtual_s=31.0)], tmp_path)
     assert f"1 of 2 runs with {name}={file} had ended before its first change, at 30 s" in note
     assert not late(planned, [replace(short, virtual_s=31.0)], tmp_path)
+    by_seed = replace(short, measures={"link_start_s": 17.0})
+    assert not late(planned, [by_seed], tmp_path), "its file began elsewhere"
 
 
 def test_the_link_file_of_a_satellite_is_one_too(tmp_path: Path) -> None:

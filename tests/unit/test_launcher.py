@@ -328,7 +328,10 @@ def test_a_path_of_the_cache_that_shells_expand_is_refused(
 def test_an_extra_that_there_is_not_is_named(faked: dict[str, str]) -> None:
     done = started({**faked, "OPENBACH_RUN_EXTRA": "nope"})
     assert done.returncode == 2
-    assert done.stderr == "openbach-run: OPENBACH_RUN_EXTRA=nope: dev or cluster, or nothing\n"
+    assert (
+        done.stderr
+        == "openbach-run: OPENBACH_RUN_EXTRA=nope: dev, cluster or notebook, or nothing\n"
+    )
 
 
 def test_an_empty_home_is_an_error_with_words(faked: dict[str, str]) -> None:

@@ -80,6 +80,39 @@ def test_a_file_that_repeats_begins_again(path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("end", ["60,both,,,\n", ""])
+def test_a_link_begins_later_and_goes_on_from_the_begin_of_its_file(path: Path, end: str) -> None:
+    repeats = "" if end else "# repeat_s: 60\n"
+    path.write_text(
+        f"{repeats}{HEADER}0,return,1e6,25,0\n0,forward,1e6,25,0\n30,forward,2e6,25,0\n{end}"
+    )
+    played = [
+        (one.time_s, one.direction, one.state.rate_bps)
+        for one in islice(link_file.read(path, 40.0), 5)
+    ]
+    assert played == [
+        (0, "forward", 2e6),
+        (0, "return", 1e6),
+        (20, "forward", 1e6),
+        (50, "forward", 2e6),
+        (80, "forward", 1e6),
+    ]
+    assert [one.time_s for one in islice(link_file.read(path, 30.0), 3)] == [0, 0, 30]
+
+
+def test_a_constant_link_that_begins_later_ends(path: Path) -> None:
+    path.write_text(HEADER + "0,both,1e6,25,0\n9,both,,,\n")
+    assert len(list(link_file.read(path, 5.0))) == 2
+
+
+def test_a_file_of_rates_leaves_the_delay_to_the_scenario(path: Path) -> None:
+    path.write_text("# of a test\ntime_s,rate_bps\n0,1e6\n70,2e6\n")
+    summary = link_file.check(path)
+    assert not summary.has_delay and not link_file.has_delay(path)
+    assert [summary.begins_by_seed(start) for start in ("auto", "seed", "0")] == [True, True, False]
+    assert link_file.has_delay(path.with_name("none.csv")), "whoever reads it says so"
+
+
 def test_a_constant_link_that_repeats_ends(path: Path) -> None:
     assert len(changes(path, "# repeat_s: 1\n" + HEADER + "0,both,1e6,25,0\n")) == 2
 
@@ -113,7 +146,7 @@ def test_a_constant_link_that_repeats_ends(path: Path) -> None:
         "time_s,rate_bps,delay_s\n": "line 1: unknown column 'delay_s': give delay_ms: multiply by 1000",
         "time_s,rate_bps,delay_ms,loss\n": "line 1: unknown column 'loss': give loss_pct",
         "time_s,rate_bps,delay_ms,colour\n": "line 1: unknown column 'colour': known are time_s,",
-        "time_s,rate_bps\n": "line 1: no column delay_ms; the header is time_s,",
+        "time_s,delay_ms\n": "line 1: no column rate_bps; the header is time_s,",
         "time_s,rate_bps,delay_ms,delay_ms\n": "line 1: a column is there twice",
         f"# repeat_s: 3\n{HEADER}0,both,1e6,25,0\n3,both,2e6,25,0\n": "link.csv: repeat_s is 3, but the last row is at 3: it must be later",
         "# repeat_s: soon\n" + HEADER: "line 1, column repeat_s: 'soon' is not a number",

@@ -198,6 +198,18 @@ def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
         ]
 
 
+def test_a_file_of_rates_has_the_delay_of_the_scenario(tmp_path: Path) -> None:
+    file = str(made(tmp_path, "time_s,rate_bps\n0,1e6\n", "rates.csv"))
+    found = presets.in_force({"link_file": file, "delay_ms": "30"}, Preset())
+    assert (found["rate"], found["return_rate"], found["delay_ms"]) == ("none", "none", "30")
+    assert presets.in_force({"link_file": file}, presets.find("geo"))["delay_ms"] == "250"
+    for orbit in ("leo", "starlink", "geo_rcs2", "geo_dvbs2"):
+        with pytest.raises(ValueError, match=r"has rates only: they go with one delay_ms"):
+            presets.in_force({"link_file": file}, presets.find(orbit))
+    with pytest.raises(ValueError, match=r"^rate=1M: link_file=.* has the rate over time"):
+        presets.in_force({"link_file": file, "rate": "1M"}, Preset())
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     {

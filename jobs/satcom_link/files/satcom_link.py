@@ -101,6 +101,10 @@ OPTIONS: Options = {
     "--buffer-bytes": ("0", "buffer in bytes; 0: by the other two"),
     "--loss-at": (PLACE, f"where the losses happen; here only for {PLACE}"),
     "--link-file": (NONE, "CSV with rate, delay and loss over time; none: by orbit"),
+    "--link-start": (
+        link_file.AUTO,
+        "where in it the link begins: s, seed, auto (seed above 60 s)",
+    ),
     "--icmp-too-big": ("pass", "messages that a packet is too big for a network"),
     "--series-s": (0.0, "seconds between looks at the queues; 0: none"),
 }
@@ -217,6 +221,9 @@ def put_in_force(arguments: argparse.Namespace, texts: dict[str, Any], preset: A
     if arguments.forward == presets.DVBS2:
         arguments.dvbs2 = presets.forward_of(texts, preset)
         arguments.rate = arguments.dvbs2.most_bps
+    if arguments.link_start not in (link_file.AUTO, link_file.BY_SEED):
+        start_s = netem.number(arguments.link_start, 0, 1e9, "auto, seed, or a time in s")
+        arguments.link_start = repr(start_s)
     if arguments.loss_at != PLACE:
         arguments.loss = arguments.return_loss = 0.0
     arguments.burst_packets = arguments.burst_packets or 1.0
@@ -255,7 +262,11 @@ def bursts_over_time(direction: Direction, mean_ms: float) -> Iterator[Burst]:
 def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     """Return the link's state over time, from 0 s on."""
     if arguments.link_file != NONE:
-        return link_file.read(arguments.link_file)
+        read, delay_ms = (
+            link_file.read(arguments.link_file, arguments.link_start_s),
+            arguments.delay_ms,
+        )
+        return (at_delay(change, delay_ms) for change in read) if delay_ms else read
     rates_bps = {"forward": arguments.rate, "return": arguments.return_rate}
     # For the proof of delay and loss, before the rate is what is granted, or that of frames.
     for name, has_none in (("forward", arguments.dvbs2), ("return", arguments.dama)):
@@ -279,6 +290,24 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     )
 
 
+def start_of(arguments: argparse.Namespace) -> float:
+    """Return the time of the link file at which the link begins, in s. Raises LinkFileError."""
+    summary = link_file.check(arguments.link_file)
+    if summary.begins_by_seed(arguments.link_start):
+        seed = int.from_bytes(os.urandom(8)) if arguments.seed is None else arguments.seed
+        return netem.mixed(seed) % max(1, round(summary.duration_s * 1000)) / 1000
+    start_s = 0.0 if arguments.link_start == link_file.AUTO else float(arguments.link_start)
+    if start_s and start_s >= summary.duration_s:
+        text = f"link_start is {start_s:g} s, and the file lasts {summary.duration_s:g} s"
+        raise link_file.LinkFileError(arguments.link_file, text)
+    return start_s
+
+
+def at_delay(change: Change, delay_ms: float) -> Change:
+    """Return the change with this delay."""
+    return change._replace(state=change.state._replace(delay_ms=delay_ms))
+
+
 def at_rate(change: Change, rate: float) -> Change:
     """Return the change with this rate, unless it is an outage."""
     state = change.state
@@ -290,7 +319,7 @@ def directions(arguments: argparse.Namespace) -> Both:
     if arguments.link_file != NONE:
         summary = link_file.check(arguments.link_file)
         rates_bps = summary.forward.first_rate_bps, summary.back.first_rate_bps
-        rtt_ms = summary.mean_rtt_ms
+        rtt_ms = summary.mean_rtt_ms if summary.has_delay else 2 * arguments.delay_ms
     else:
         rates_bps = (arguments.rate, arguments.return_rate)
         orbit = arguments.constellation
@@ -514,6 +543,7 @@ def emulate(arguments: argparse.Namespace) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         both = directions(arguments)
+        arguments.link_start_s = start_of(arguments) if arguments.link_file != NONE else 0.0
     except link_file.LinkFileError as error:
         sys.exit(str(error))
     forward, back = both
@@ -543,6 +573,8 @@ def emulate(arguments: argparse.Namespace) -> None:
         filter_path(arguments.rules)
         change("ip", lines=[f"link set {direction.queue} alias {UP}" for direction in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
+        if arguments.link_file != NONE:
+            collect_agent.send_stat(collect_agent.now(), link_start_s=arguments.link_start_s)
         before = counters(both)
         fragments = {direction.name: FragmentCounter(direction.arrives) for direction in both}
         player = Player(both, arguments, states)

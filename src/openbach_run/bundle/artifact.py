@@ -17,8 +17,10 @@ from itertools import chain
 from pathlib import Path
 
 from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.noise import NOISE
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.request import Plan, ours, plan_of
+from openbach_run.campaign.request import Plan, named, ours, plan_of
+from openbach_run.catalog import Catalog
 from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import in_words, measure_of
@@ -38,6 +40,8 @@ PARTS = (campaign_file.FILE, "results.csv", "results.parquet", "shared")
 """Parts of a results directory that an artifact has, besides the runs of its campaign."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
 USUAL_SEED = "1,"
+FILES, ADDITIONS = "files", "additions"
+"""Folders of an artifact with what is its authors' own: files that values name, and --with's."""
 
 
 @dataclass(frozen=True)
@@ -136,31 +140,85 @@ class Chosen:
 
 
 @dataclass
-class _Scenarios:
-    """Scenarios of ours that records name. To plan one takes a tenth of a second."""
+class Repeatable:
+    """Scenarios and files that records name. To plan a scenario takes a tenth of a second."""
 
+    additions: tuple[Path, ...] = ()
+    """Directories of their authors, as --with has them."""
+    place: Path | None = None
+    """An artifact, which has the files that values name; None: they are where the values say."""
     plans: dict[str, Plan] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """Content of the files that values name, by their names in the artifact."""
+
+    @staticmethod
+    def of(artifact: Path) -> Repeatable:
+        """Return what an artifact has."""
+        additions = artifact / ADDITIONS
+        return Repeatable((additions,) if additions.is_dir() else (), artifact)
+
+    def scenario(self, text: str) -> str:
+        """Return the path of the scenario that a record names: ours, or the authors'."""
+        path = Path(ours(text)).resolve()
+        if path.is_relative_to(REPOSITORY.resolve()) and path.is_file():
+            return str(path)
+        return str(named(Catalog.beside_ours(self.additions)).get(Path(text).stem, text))
 
     def plan(self, scenario: str) -> Plan:
-        """Return the plan without any values. Raises InputError for a scenario that is not ours."""
+        """Return the plan without any values. Raises InputError for one that cannot be carried."""
         if scenario not in self.plans:
-            plan = plan_of(ours(scenario), [], USUAL_SEED, Options())
-            if not plan.path.resolve().is_relative_to(REPOSITORY.resolve()):
+            plan = self.planned(scenario, [])
+            roots = (REPOSITORY, *self.additions)
+            if not any(plan.path.resolve().is_relative_to(root.resolve()) for root in roots):
                 raise InputError(
                     f"{plan.path}: a scenario of yours, which no bundle has: move it into"
-                    " scenarios/ of a checkout"
+                    " scenarios/ of a directory, and give that by --with"
                 )
             self.plans[scenario] = plan
         return self.plans[scenario]
 
+    def planned(self, scenario: str, settings: Sequence[str]) -> Plan:
+        """Return the plan of a scenario with values. Raises InputError."""
+        options = Options(additions=self.additions)
+        return plan_of(self.scenario(scenario), settings, USUAL_SEED, options)
+
     def name(self, scenario: str) -> str:
         """Return the shortest word for the scenario: its bare name, where that is the same file."""
         path, bare = self.plan(scenario).path, Path(scenario).stem
-        return bare if Path(ours(bare)).resolve() == path.resolve() else scenario
+        return bare if Path(self.scenario(bare)).resolve() == path.resolve() else scenario
+
+    def here(self, scenario: str, settings: Sequence[str]) -> list[str]:
+        """Return values with the paths of the artifact's own files."""
+        of_files = {NOISE, *self.plan(scenario).campaigns[0].link_files}
+        words = []
+        for word in settings:
+            file = (self.place or Path()) / FILES / Path(_value(word)).name
+            is_own = self.place and _name(word) in of_files and file.is_file()
+            words.append(f"{_name(word)}={file}" if is_own else word)
+        return words
+
+    def packed(self, word: str, campaign: Campaign) -> str:
+        """Return a value as the artifact's commands have it, and keep the file that it names.
+
+        Raises InputError for two files of one name.
+        """
+        content = campaign.link_files.get(_name(word), {}).get(_value(word))
+        if content is None:
+            return word
+        name = Path(_value(word)).name
+        if self.files.setdefault(name, content) != content:
+            raise InputError(f"{_value(word)}: another file is called {name}, too: rename one")
+        return f"{_name(word)}={FILES}/{name}"
 
 
-def said_by(directories: Sequence[Path], claims: Path) -> Said:
-    """Return what results say. Raises InputError for results that cannot be repeated elsewhere."""
+def said_by(
+    directories: Sequence[Path], claims: Path, repeatable: Repeatable | None = None
+) -> Said:
+    """Return what results say. Raises InputError for results that cannot be repeated elsewhere.
+
+    `repeatable` has what they need beside a bundle, and gets the files that their values name.
+    """
+    scenarios = repeatable or Repeatable()
     for directory in directories:
         if directory.suffix == ENDING or not directory.is_dir():
             raise InputError(f"{directory}: no results directory, with the records of its runs")
@@ -171,8 +229,7 @@ def said_by(directories: Sequence[Path], claims: Path) -> Said:
         _check_planned(directory)
     campaigns = read_campaigns(directories)
     for run in campaigns.runs:
-        _check_run(run)
-    scenarios = _Scenarios()
+        _check_run(run, scenarios.additions)
     figures = []
     for number, cell in enumerate(campaigns.cells, 1):
         figures.append(_figure(f"F{number}", cell, campaigns, scenarios))
@@ -203,7 +260,7 @@ def _check_files(directory: Path) -> None:
             raise InputError(f"{str(place)!r}: its name cannot be in a list of hashes")
 
 
-def _check_run(run: Run) -> None:
+def _check_run(run: Run, additions: Sequence[Path]) -> None:
     """Raise InputError for a run that nobody else could repeat."""
     record, place = run.record, run.run_dir
     assert record is not None  # _check_planned has read it
@@ -213,11 +270,12 @@ def _check_run(run: Run) -> None:
         )
     if record.status not in REPEATED:
         raise InputError(f"{place}: {record.status}: repeat it first (the same command, --rerun)")
-    paths = {"--with", "--jobs", "--inventory"} & {*record.options}
-    if paths:
+    if "--with" in record.options and not additions:
+        raise InputError(f"{place}: was made with --with: give it again, and it travels along")
+    if paths := {"--jobs", "--inventory"} & {*record.options}:
         raise InputError(
-            f"{place}: was made with {', '.join(sorted(paths))}, which no bundle has: move what it"
-            " names into a checkout, and run the campaign with that"
+            f"{place}: was made with {', '.join(sorted(paths))}, which no artifact has: move what"
+            " it names into jobs/ or topologies/ of a directory, and run the campaign --with that"
         )
 
 
@@ -245,7 +303,7 @@ def _check_planned(directory: Path) -> None:
             )
 
 
-def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) -> Figure:
+def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: Repeatable) -> Figure:
     """Return a cell as a figure. Raises InputError if no bundle could repeat it."""
     runs = sorted(cell.runs, key=lambda run: run.seed)
     records = [run.record for run in runs if run.record]
@@ -262,10 +320,13 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) 
     declared = list(chain.from_iterable(campaigns.declared.values()))
     unit = measure_of(column, declared)[1].unit
     seeds = tuple(run.seed for run in runs)
+    own = ["--with", ADDITIONS] if scenarios.additions else []
     return Figure(
         name,
         place.parent.parent.name,
-        shlex.join([*words, "--seeds", ",".join(map(str, seeds)) + ("," * (len(seeds) == 1))]),
+        shlex.join(
+            [*words, "--seeds", ",".join(map(str, seeds)) + ("," * (len(seeds) == 1)), *own]
+        ),
         seeds,
         tuple(record.run_id for record in records),
         column if estimated else "",
@@ -280,7 +341,7 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) 
     )
 
 
-def _words(record: Record, scenarios: _Scenarios, place: Path) -> tuple[list[str], Campaign]:
+def _words(record: Record, scenarios: Repeatable, place: Path) -> tuple[list[str], Campaign]:
     """Return scenario and values of a record, without those that the scenario has anyway.
 
     And the campaign that they make. Raises InputError.
@@ -289,38 +350,32 @@ def _words(record: Record, scenarios: _Scenarios, place: Path) -> tuple[list[str
     try:
         (own,) = scenarios.plan(scenario).campaigns
         name = scenarios.name(scenario)
-        words, campaign = _fewest(ours(scenario), settings, own.swept, record.arguments)
+        settings = scenarios.here(scenario, settings)
+        words, campaign = _fewest(scenarios, scenario, settings, own.swept)
     except (InputError, ValueError) as error:
         raise InputError(f"{place}: cannot be repeated by this version: {error}") from error
-    if any(campaign.link_files.values()):
-        named = ", ".join(next(files) for files in map(iter, campaign.link_files.values()))
-        raise InputError(f"{place}: needs the file {named}, which no bundle has")
     if campaign.vpn_configs:
         file = next(iter(campaign.vpn_configs.values())).file
         raise InputError(f"{place}: needs the file {file}, a person's own, which no bundle has")
-    return [name, *words], campaign
+    return [name, *(scenarios.packed(word, campaign) for word in words)], campaign
 
 
 def _fewest(
-    scenario: str, settings: Sequence[str], swept: Sequence[str], cell: Mapping[str, str]
+    scenarios: Repeatable, scenario: str, settings: Sequence[str], swept: Sequence[str]
 ) -> tuple[list[str], Campaign]:
     """Return the fewest of all settings that make a cell, and the campaign that they make.
 
-    They are those of the scenario's sweep, and those that do not follow. Raises InputError.
+    They are those of the scenario's sweep, files, and those that do not follow. Raises InputError.
     """
-    first = [word for word in settings if _name(word) in swept]
-    usual = _campaign(scenario, first).cells[0]
+    first = [word for word in settings if _name(word) in swept or Path(_value(word)).is_file()]
+    usual = scenarios.planned(scenario, first).campaigns[0].cells[0]
+    cell = {_name(word): _value(word) for word in settings}
     needed = [word for word in settings if word in first or usual.get(_name(word)) != _value(word)]
     for words in (needed, list(settings)):
-        campaign = _campaign(scenario, words)
+        (campaign,) = scenarios.planned(scenario, words).campaigns
         if campaign.cells == [cell]:
             return words, campaign
     raise InputError("its values make another cell in this version")
-
-
-def _campaign(scenario: str, settings: Sequence[str]) -> Campaign:
-    (campaign,) = plan_of(scenario, settings, USUAL_SEED, Options()).campaigns
-    return campaign
 
 
 def _name(setting: str) -> str:

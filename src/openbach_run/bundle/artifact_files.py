@@ -4,6 +4,8 @@
 README.md         claims and figures with command, value and tolerance; how to begin; times
 openbach          the bundle
 results/<name>/   the records of the runs
+files/            link files, and other files that values name
+additions/        the authors' own VPNs, jobs, scenarios and so on (--with)
 figures.json      figures and claims, for programs
 claims.yml        the claims, as they are judged
 report/           the technical report of all
@@ -28,7 +30,18 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from openbach_run.bundle.artifact import PARTS, Chosen, Said, differences, said_by, some_of, spread
+from openbach_run.bundle.artifact import (
+    ADDITIONS,
+    FILES,
+    PARTS,
+    Chosen,
+    Repeatable,
+    Said,
+    differences,
+    said_by,
+    some_of,
+    spread,
+)
 from openbach_run.bundle.artifact_readme import QUICK_MIN, plain_readme, readme
 from openbach_run.bundle.content import content
 from openbach_run.bundle.file import write
@@ -37,6 +50,7 @@ from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import ours, plan_of
 from openbach_run.campaign.run import run_with_progress
 from openbach_run.campaign.sub_runs import parquet_of
+from openbach_run.catalog import KINDS
 from openbach_run.engine.virtual.debian import sha256_of
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import REPOSITORY
@@ -64,6 +78,8 @@ class Wanted:
     results: Sequence[Path]
     said: Said | None
     """Figures and claims of the results; None for a plain artifact."""
+    repeatable: Repeatable
+    """What figures need beside a bundle."""
     claims: Path
     title: str | None
     licence: str | None
@@ -102,6 +118,7 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
         if said is None:
             text = plain_readme(commands)
         else:
+            put_own(new, wanted.repeatable)
             shutil.copyfile(wanted.claims, new / CLAIMS_FILE)
             shutil.copyfile(REPOSITORY / "LICENSE", new / "LICENSE")
             (new / FIGURES).write_text(said.as_json(), encoding="utf-8")
@@ -136,6 +153,17 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
         place.chmod(0o755 if place.is_dir() else 0o644)
 
 
+def put_own(new: Path, repeatable: Repeatable) -> None:
+    """Copy what is the authors' own. Of two directories with an entry the first one's counts."""
+    for name, text in repeatable.files.items():
+        (new / FILES).mkdir(exist_ok=True)
+        (new / FILES / name).write_text(text, encoding="utf-8")
+    for root in reversed(repeatable.additions):
+        for kind in filter(lambda kind: (root / kind).is_dir(), KINDS):
+            place, no_cache = new / ADDITIONS / kind, shutil.ignore_patterns("__pycache__")
+            shutil.copytree(root / kind, place, ignore=no_cache, dirs_exist_ok=True)
+
+
 def _no_files(folder: str, names: Sequence[str]) -> list[str]:
     """Return the names of links to files, FIFOs and the like: guests have left them."""
     places = (Path(folder, name) for name in names)
@@ -148,7 +176,10 @@ def _put_bundle(place: Path, wanted: Wanted) -> None:
     if bundle is not None:
         shutil.copy(bundle, place)
         return
-    with Reporter(wanted.quiet) as reporter, content(reporter.show, built=False) as parts:
+    with (
+        Reporter(wanted.quiet) as reporter,
+        content(reporter.show, built=False, additions=wanted.repeatable.additions) as parts,
+    ):
         write(place.absolute(), parts.start, parts.content, 12, reporter.show)
 
 
@@ -191,6 +222,7 @@ def _about(wanted: Wanted, new: Path, home: Path) -> dict[str, Any]:
         "unpacked_s": unpacked_s,
         "bundle_mb": round(bundle.stat().st_size / 1e6),
         "licence": wanted.licence or "",
+        "own": bool(wanted.repeatable.files or wanted.repeatable.additions),
     }
 
 
@@ -255,7 +287,9 @@ def verify(
         raise InputError(f"--minutes {minutes:g}: more than 0")
     if not _is_as_made(place, (SUMS, FIGURES, CLAIMS_FILE)):
         return False
-    said = said_by(_results(place), place / CLAIMS_FILE)
+    repeatable = Repeatable.of(place)
+    said = said_by(_results(place), place / CLAIMS_FILE, repeatable)
+    options = replace(options, additions=repeatable.additions)
     if text := _first_difference(said.as_json().encode(), (place / FIGURES).read_bytes()):
         print(f"openbach-run: {place}: {text}", file=sys.stderr)
         return False
@@ -342,6 +376,8 @@ def _asked(choice: Chosen, store: Store) -> tuple[list[str], list[Record]]:
     words = shlex.split(choice.figure.command.split(" --seeds ")[0])
     if choice.records:
         return words, list(choice.records)
+    own = f"={store.directory.parents[1].absolute() / FILES}/"
+    words = [word.replace(f"={FILES}/", own, 1) for word in words]
     runs = dict(zip(choice.figure.seeds, choice.figure.runs, strict=True))
     loaded = (store.load(runs[seed]) for seed in choice.seeds)
     return words, [record for record in loaded if record is not None]
@@ -371,9 +407,14 @@ def _again(before: Record, new: Sequence[Record]) -> Record | None:
     """Return the new record of a run. It may have arguments that its scenario had not then."""
     for record in new:
         is_same = (record.scenario, record.seed) == (before.scenario, before.seed)
-        if is_same and before.arguments.items() <= record.arguments.items():
+        if is_same and _named(before).items() <= _named(record).items():
             return record
     return None
+
+
+def _named(record: Record) -> dict[str, str]:
+    """Return the arguments; files have been moved, and are known by their names."""
+    return {name: Path(value).name for name, value in record.arguments.items()}
 
 
 def _line(choice: Chosen) -> str:

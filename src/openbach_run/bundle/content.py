@@ -54,13 +54,14 @@ class Bundle:
 
 
 @contextmanager
-def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
+def content(progress: Progress, *, built: bool, additions: Sequence[Path] = ()) -> Iterator[Bundle]:
     """Yield what a bundle is written from. It is made if it is not in the cache.
 
-    With `built` it also has the programs of VPNs that are built from registries. Raises InputError,
+    With `built` it also has the programs of VPNs that are built from registries. `additions` are a
+    user's directories: what is built of them is in it, they themselves are not. Raises InputError,
     SetupError.
     """
-    engine = _prepared(progress, built=built)
+    engine = _prepared(progress, Catalog.beside_ours(additions), built=built)
     packages = ensure_python_packages(cache_directory(), engine.image, progress)
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         start = build_start(Path(name) / "start")
@@ -102,9 +103,8 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
         yield Bundle(start, parts, sources, kernel)
 
 
-def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
-    """Return an engine, prepared for all that is in this checkout."""
-    catalog = Catalog()
+def _prepared(progress: Progress, catalog: Catalog, *, built: bool) -> VirtualEngine:
+    """Return an engine, prepared for all that is in this checkout and beside it."""
     packages = well_formed(load_packages(catalog.jobs, catalog))
     uses: dict[str, list[str]] = {}
     for kind in DESCRIBED:

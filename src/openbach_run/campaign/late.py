@@ -31,7 +31,8 @@ def late(campaign: Campaign, records: Sequence[Record], runs: Path) -> list[str]
     sources = [(name, file, file) for name, files in campaign.link_files.items() for file in files]
     sources += [(ORBIT, name, str(preset.link_file)) for name, preset in campaign.presets.items()]
     for name, value, file in sources:
-        ends_s = [run.virtual_s for run in done if run.arguments.get(name) == value]
+        of_file = [run for run in done if run.arguments.get(name) == value]
+        ends_s = [run.virtual_s for run in of_file if not run.measures.get("link_start_s")]
         first_s = _first_change_s(name, file)
         if first_s and (over := [end_s for end_s in ends_s if end_s <= first_s]):
             notes.append(

@@ -1,5 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run artifact RESULTS… -o DIR`: keeps results with what repeats them."""
+"""`openbach-run artifact RESULTS… -o DIR`: keeps results with what repeats them.
+
+Makes a directory for an artifact evaluation: results, the program that repeats them, and a
+README.md in which each claim and figure has its command, its value and its tolerance, with
+the first steps of ten minutes, the full run and its time, environment and licence.
+
+  openbach-run artifact results/geo_loss -o artifact --title 'VPNs over GEO'
+  artifact/openbach artifact --verify artifact --minutes 10    without a checkout
+  openbach-run artifact --verify artifact --only C1,F3         what the claim C1 and F3 need
+
+Before it is there, its own bundle repeats some of its runs in an empty home directory. The
+results have to be whole: every run of the campaign has ended, in virtual time. Link files
+travel in it, and so do directories that are given again: --with mine. Not so vpn.config's
+files, --jobs and --inventory; the latter's jobs and topologies go into a directory for --with.
+
+A plain one is for a repository of papers: any results, as they are, without the tables of
+claims and figures. Before, some of the runs are repeated here.
+
+  openbach-run artifact --plain results/geo_loss -o geo_loss-plain
+  openbach-run artifact --plain --verify geo_loss-plain --runs 10
+"""
 
 from __future__ import annotations
 
@@ -9,7 +29,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from openbach_run.bundle.artifact import CLAIMS, check_names, said_by
+from openbach_run.bundle.artifact import CLAIMS, Repeatable, check_names, said_by
 from openbach_run.bundle.artifact_files import SLOWER, Wanted, make, verify, verify_plain
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.run import commit
@@ -23,28 +43,9 @@ from openbach_run.version import version
 MAKING = ("results", "output", "bundle", "title", "claims", "licence", "without_bundle")
 VERIFYING = ("minutes", "only", "kept")
 OF_FIGURES = ("title", "claims", "licence", *VERIFYING)
-PLAIN = ("runs", "with_dirs", "jobs", "inventory", "without_bundle")
+PLAIN = ("runs", "jobs", "inventory", "without_bundle")
 """Options of making and of verifying; those of artifacts with figures, and of plain ones."""
 RUNS = 3
-DESCRIPTION = """\
-Makes a directory for an artifact evaluation: results, the program that repeats them, and a
-README.md in which each claim and figure has its command, its value and its tolerance, with
-the first steps of ten minutes, the full run and its time, environment and licence.
-
-  openbach-run artifact results/geo_loss -o artifact --title 'VPNs over GEO'
-  artifact/openbach artifact --verify artifact --minutes 10    without a checkout
-  openbach-run artifact --verify artifact --only C1,F3         what the claim C1 and F3 need
-
-Before it is there, its own bundle repeats some of its runs in an empty home directory. The
-results have to be whole: every run of the campaign has ended, in virtual time, with nothing
-that only your machine has (--with, link files, scenarios outside of the checkout).
-
-A plain one is for a repository of papers: any results, as they are, without the tables of
-claims and figures. Before, some of the runs are repeated here.
-
-  openbach-run artifact --plain results/geo_loss -o geo_loss-plain
-  openbach-run artifact --plain --verify geo_loss-plain --runs 10
-"""
 EPILOG = """\
 --verify checks SHA256SUMS, that the figures and claims follow from the records, and repeats
 runs: status, every measure and every packet have to be the same; of a plain artifact every
@@ -54,7 +55,7 @@ packet. exit codes: 0 all is the same, 1 something is not, 2 bad input, 130 inte
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("artifact", DESCRIPTION, EPILOG)
+    cli = command_parser("artifact", __doc__, EPILOG)
     add = cli.add_argument
     of_campaigns = "results directories of campaigns"
     add("results", metavar="RESULTS", nargs="*", type=Path, help=of_campaigns)
@@ -81,8 +82,9 @@ def parser() -> argparse.ArgumentParser:
     add("--plain", action="store_true", help=plain)
     spread = f"with --plain: how many runs are repeated, evenly spread over all (default {RUNS})"
     add("--runs", type=_count, metavar="N|all", help=spread)
-    add_with(cli, "with --plain: for runs that were made with it; it is taken from no record")
-    add_jobs(cli, "the same")
+    own = "for runs that were made with it: it is taken from no record. It travels in the artifact"
+    add_with(cli, f"{own}; in a plain one it does not")
+    add_jobs(cli, "with --plain: for runs that were made with it")
     add("--inventory", type=Path, metavar="FILE", help="the same")
     without = "with --plain: leave the bundle out (210 MB)"
     add("--without-bundle", action="store_true", help=without)
@@ -135,6 +137,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
         for name in names:
             if name in used and not is_in_place:
                 raise InputError(f"{used[name]} goes {where}")
+    if verifying and not plain and arguments.with_dirs:
+        raise InputError("--with goes with --plain: this artifact has its own")
     if not verifying and (not arguments.results or arguments.output is None):
         raise InputError(
             "name results directories, and the artifact to make: artifact RESULTS… -o DIR"
@@ -153,9 +157,11 @@ def _make(arguments: argparse.Namespace, runs: int, options: Options) -> int:
         raise InputError(f"--bundle {arguments.bundle}: no such file")
     check_names(results)
     claims = arguments.claims or CLAIMS
+    repeatable = Repeatable(tuple(arguments.with_dirs))
     wanted = Wanted(
         results=results,
-        said=None if arguments.plain else said_by(results, claims),
+        said=None if arguments.plain else said_by(results, claims, repeatable),
+        repeatable=repeatable,
         claims=claims,
         title=arguments.title,
         licence=arguments.licence,

@@ -1,5 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run bundle -o FILE`: makes one file with which anyone can repeat the runs."""
+"""`openbach-run bundle -o FILE`: makes one file with which anyone can repeat the runs.
+
+Makes one file that is openbach-run with all that a run needs: kernel, guest tree, programs,
+this checkout's code and scenarios, Python and its packages. It runs on x86-64 Linux without
+installation, compiler, network or root:
+
+  ./FILE geo_loss
+
+The same checkout and cache make the same file, to the byte. docs/bundle.md has the rest.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +24,11 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 
 LEVELS = (1, 19)
-DESCRIPTION = """\
-Makes one file that is openbach-run with all that a run needs: kernel, guest tree, programs,
-this checkout's code and scenarios, Python and its packages. It runs on x86-64 Linux without
-installation, compiler, network or root:
-
-  ./FILE geo_loss
-
-The same checkout and cache make the same file, to the byte. docs/bundle.md has the rest.
-"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("bundle", DESCRIPTION)
+    cli = command_parser("bundle", __doc__)
     cli.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write"
     )

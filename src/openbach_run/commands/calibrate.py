@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run calibrate`: measures what packets of VPNs cost this machine's CPU.
 
-It writes the costs as a profile for runs in virtual time.
+Measures what packets of VPNs cost this machine's CPU, and writes that as a profile:
+DIR/cpus/NAME.json, for `cpu=NAME --with DIR`. Each VPN carries UDP packets of two
+lengths on the native engine, as fast as it can. A third length, which the profile does
+not come from, shows how far it is off. docs/method/cpu.md has the method.
 """
 
 from __future__ import annotations
@@ -27,12 +30,6 @@ from openbach_run.results.cpu_times import Seen, seen_in, vpns_of
 from openbach_run.results.record import Record, Store
 
 KIND = "vpn-configs"
-DESCRIPTION = """\
-Measures what packets of VPNs cost this machine's CPU, and writes that as a profile:
-DIR/cpus/NAME.json, for `cpu=NAME --with DIR`. Each VPN carries UDP packets of two
-lengths on the native engine, as fast as it can. A third length, which the profile does
-not come from, shows how far it is off. docs/method/cpu.md has the method.
-"""
 EPILOG = """\
 examples:
   openbach-run calibrate my_laptop -o mine
@@ -46,7 +43,7 @@ UDP_RATE = "1G"
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("calibrate", DESCRIPTION, EPILOG)
+    cli = command_parser("calibrate", __doc__, EPILOG)
     cli.add_argument("name", metavar="NAME", help="of the profile")
     cli.add_argument(
         "--vpn",

@@ -1,7 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run capture RUN --at HOST[/INTERFACE] -o FILE`: writes a capture of one host.
 
-It has the packets that tcpdump on that host would have kept.
+Takes from a run's capture, which has all packets of all hosts as they leave an interface,
+those of one host or interface, in both directions, as tcpdump there would have them.
+Addresses of hosts have their names.
+
+  openbach-run geo vpn=wireguard cc=cubic --pcap --keys
+  openbach-run capture results/geo/runs/RUN --at st -o st.pcapng
+  openbach-run capture results/geo/runs/RUN --at server/to_pop -o server.pcap
+
+FILE.pcapng is for Wireshark and tshark; FILE.pcap for older tools, as tcptrace. Of a run
+with --keys FILE.pcapng has the keys of WireGuard's tunnels: Wireshark shows what is in them.
+The qlog of QUIC is in the run's files.tar.gz.
+Without --at and -o the interfaces are listed, with the packets that leave each. --check
+computes the run's capture_hash from the packets, and compares (10 s for each GB).
 """
 
 from __future__ import annotations
@@ -33,26 +45,10 @@ from openbach_run.results.captures import (
 )
 from openbach_run.topology.hosts import Inventory
 
-DESCRIPTION = """\
-Takes from a run's capture, which has all packets of all hosts as they leave an interface,
-those of one host or interface, in both directions, as tcpdump there would have them.
-Addresses of hosts have their names.
-
-  openbach-run geo vpn=wireguard cc=cubic --pcap --keys
-  openbach-run capture results/geo/runs/RUN --at st -o st.pcapng
-  openbach-run capture results/geo/runs/RUN --at server/to_pop -o server.pcap
-
-FILE.pcapng is for Wireshark and tshark; FILE.pcap for older tools, as tcptrace. Of a run
-with --keys FILE.pcapng has the keys of WireGuard's tunnels: Wireshark shows what is in them.
-The qlog of QUIC is in the run's files.tar.gz.
-Without --at and -o the interfaces are listed, with the packets that leave each. --check
-computes the run's capture_hash from the packets, and compares (10 s for each GB).
-"""
-
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("capture", DESCRIPTION)
+    cli = command_parser("capture", __doc__)
     cli.add_argument(
         "run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID"
     )

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run collect SCENARIO`: makes records of what has ended on an OpenBACH platform."""
+"""`openbach-run collect SCENARIO`: makes records of what has ended on an OpenBACH platform.
+
+Makes records of a scenario's instances that have ended on an OpenBACH platform, whoever
+launched them, and prints their table. What is collected is not fetched again. Of a
+scenario that starts another one, as geo_loss_table, it collects what that has started.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,6 @@ from openbach_run.campaign.run import run_with_progress
 from openbach_run.commands.arguments import add_controller, add_with, command_parser
 from openbach_run.commands.run import options_of, tables_as_text
 
-DESCRIPTION = """\
-Makes records of a scenario's instances that have ended on an OpenBACH platform, whoever
-launched them, and prints their table. What is collected is not fetched again. Of a
-scenario that starts another one, as geo_loss_table, it collects what that has started.
-"""
 EPILOG = """\
 exit codes: 0 all well, 1 an instance failed or cannot be a record (each is named),
 2 bad input.
@@ -25,7 +25,7 @@ exit codes: 0 all well, 1 an instance failed or cannot be a record (each is name
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("collect", DESCRIPTION, EPILOG)
+    cli = command_parser("collect", __doc__, EPILOG)
     cli.add_argument("scenario", metavar="SCENARIO", help="scenario file, or a name in scenarios/")
     only = "only these instances (default: all of the project)"
     cli.add_argument("--instance", type=int, nargs="+", default=[], metavar="N", help=only)

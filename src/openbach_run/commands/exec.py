@@ -1,5 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run exec SCENARIO -- HOST 'COMMAND'…`: runs commands on the hosts of a path."""
+r"""`openbach-run exec SCENARIO -- HOST 'COMMAND'…`: runs commands on the hosts of a path.
+
+Brings a scenario's path up, and then runs commands on its hosts in place of the scenario's
+own measurement. Time is virtual: five pings over a GEO satellite take a second.
+
+  openbach-run exec geo vpn=wireguard loss=1 -- pc 'ping -c 5 server'
+  openbach-run exec geo -- pc 'iperf3 -c server -R -n 3M' server 'ss -ti'
+  openbach-run exec geo -o out -- st 'tcpdump -i to_sat -w st.pcap &' pc 'ping -c 3 server'
+  openbach-run exec geo --file ./server --script lines.txt
+  openbach-run exec geo vpn=none,wireguard cc=cubic --seeds 5 \
+      --measure 'rtt_ms=time=([\d.]+) ms' -- pc 'ping -c 5 server'
+
+Each command is one word, for a shell on the host before it. They run one after the other;
+one that ends with & goes on while the next ones run, `wait` waits for all that run, and what
+still runs after the last one is ended. Hosts are called by their names: server, and
+box.access for box in the network access. A script has a line HOST COMMAND for each command.
+
+With --measure it is a scenario that is run: several values and seeds, a table, a report, with
+the options of `openbach-run SCENARIO`. The group of REGEX is a number in what the last command
+prints, NAME@2=… of the second; the column is the median of all. NAME=seconds and NAME=exit_code
+are the command's. If nothing fits the run fails, unless the column is called NAME?.
+
+The commands run in a directory that all hosts share. It has the files of --file, and -o DIR
+brings back what is in it at the end. The scenario's servers run, too (iperf3 on port 5201).
+"""
 
 from __future__ import annotations
 
@@ -28,31 +52,6 @@ from openbach_run.prompt.session import (
 from openbach_run.prompt.testbed import Testbed, checked_testbed
 from openbach_run.results.record import FINISHED
 
-DESCRIPTION = """\
-Brings a scenario's path up, and then runs commands on its hosts in place of the scenario's
-own measurement. Time is virtual: five pings over a GEO satellite take a second.
-
-  openbach-run exec geo vpn=wireguard loss=1 -- pc 'ping -c 5 server'
-  openbach-run exec geo -- pc 'iperf3 -c server -R -n 3M' server 'ss -ti'
-  openbach-run exec geo -o out -- st 'tcpdump -i to_sat -w st.pcap &' pc 'ping -c 3 server'
-  openbach-run exec geo --file ./server --script lines.txt
-  openbach-run exec geo vpn=none,wireguard cc=cubic --seeds 5 \\
-      --measure 'rtt_ms=time=([\\d.]+) ms' -- pc 'ping -c 5 server'
-
-Each command is one word, for a shell on the host before it. They run one after the other;
-one that ends with & goes on while the next ones run, `wait` waits for all that run, and what
-still runs after the last one is ended. Hosts are called by their names: server, and
-box.access for box in the network access. A script has a line HOST COMMAND for each command.
-
-With --measure it is a scenario that is run: several values and seeds, a table, a report, with
-the options of `openbach-run SCENARIO`. The group of REGEX is a number in what the last command
-prints, NAME@2=… of the second; the column is the median of all. NAME=seconds and NAME=exit_code
-are the command's. If nothing fits the run fails, unless the column is called NAME?.
-
-The commands run in a directory that all hosts share. It has the files of --file, and -o DIR
-brings back what is in it at the end. The scenario's servers run, too (iperf3 on port 5201).
-"""
-
 NOT_FOUND = re.compile(r"([\w.-]+): (?:command )?not found")
 NEEDED_BY = {"resolvconf": ", which a line DNS = of wg-quick needs: leave the line out"}
 """Words of shells on a program that is not there, and who calls it without the user's knowledge."""
@@ -68,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser(
         "exec",
-        DESCRIPTION,
+        __doc__,
         EPILOG,
         usage="openbach-run exec SCENARIO [NAME=VALUE …] [options] -- HOST 'COMMAND' …",
     )

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run list [KIND]`: what there is to name on a command line, each with a line of text."""
+"""`openbach-run list [KIND]`: what there is to name on a command line, each with a line of text.
+
+Lists what a command line can name, each with a line of text:
+
+  openbach-run list            the kinds, and how many there are of each
+  openbach-run list vpns       the VPNs, for vpn=NAME
+"""
 
 from __future__ import annotations
 
@@ -29,17 +35,11 @@ KINDS = {
     "cpus": ("cpus", "cpu=NAME"),
 }
 """Word of the command → kind of the catalog, and how its entries are named."""
-DESCRIPTION = """\
-Lists what a command line can name, each with a line of text:
-
-  openbach-run list            the kinds, and how many there are of each
-  openbach-run list vpns       the VPNs, for vpn=NAME
-"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("list", DESCRIPTION)
+    cli = command_parser("list", __doc__)
     cli.add_argument("kind", nargs="?", choices=[*KINDS], metavar="KIND", help=", ".join(KINDS))
     add_with(cli, "list what is in this directory, too (docs/additions.md)")
     return cli

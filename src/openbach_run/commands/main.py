@@ -38,7 +38,9 @@ COMMANDS = {
     "link": "satlink.command",
     "list": "openbach_run.commands.listing",
     "matrix": "openbach_run.commands.matrix",
+    "notebook": "openbach_run.commands.notebook",
     "package": "openbach_run.commands.package",
+    "python": "openbach_run.commands.python",
     "serve": "openbach_run.commands.serve",
     "shell": "openbach_run.commands.shell",
     "try": "openbach_run.commands.try_programs",
@@ -64,7 +66,8 @@ commands (each has its own --help):
   openbach-run exec SCENARIO -- HOST 'COMMAND'…  commands on the hosts of a path, in virtual time
   openbach-run shell SCENARIO                    a prompt on the hosts of a path
   openbach-run try --server … --client …         your own programs at both ends, also for CI
-  openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
+  openbach-run report RESULTS… -o reports/NAME   the technical report; --paper: figures alone
+  openbach-run python FILE, notebook FILE        Python and Jupyter with pandas, openbach_run
   openbach-run export RESULTS…                   their statistics, for InfluxDB
   openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML

@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run matrix RESULTS…`: write results as a site of static pages."""
+"""`openbach-run matrix RESULTS…`: write results as a site of static pages.
+
+Writes a site of static pages that works offline: for each scenario in the results a
+matrix VPN × link × transport. A cell is the median over the seeds, coloured by how far
+it is from the best of its column. It leads to its runs, their records, the curves of one
+of them, and the command that repeats them. Records and curves are those of a results
+directory: a report's results.parquet has neither. `series_s=0.5` makes runs send curves.
+A report's page is copied, if it is there.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +21,6 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import flat
 
-DESCRIPTION = """\
-Writes a site of static pages that works offline: for each scenario in the results a
-matrix VPN × link × transport. A cell is the median over the seeds, coloured by how far
-it is from the best of its column. It leads to its runs, their records, the curves of one
-of them, and the command that repeats them. Records and curves are those of a results
-directory: a report's results.parquet has neither. `series_s=0.5` makes runs send curves.
-A report's page is copied, if it is there.
-"""
 EPILOG = """\
 examples:
   openbach-run matrix reports/* -o site-of-results
@@ -30,7 +30,7 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("matrix", DESCRIPTION, EPILOG)
+    cli = command_parser("matrix", __doc__, EPILOG)
     add_results(cli, "a results directory, or a report: a folder with results.parquet")
     cli.add_argument(
         "-o", "--output", type=Path, metavar="DIR", required=True, help="where the pages go"

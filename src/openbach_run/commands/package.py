@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run package`: writes what an OpenBACH administrator imports (openbach/project.py)."""
+"""`openbach-run package`: writes what an OpenBACH administrator imports (openbach/project.py).
+
+Makes a folder with what an OpenBACH administrator imports: the project with its entities
+and scenarios, and the jobs as packages for OpenBACH 2.7 and for 2.6 and before. Its
+README.md says what to do with each, with the names and addresses of inventory.yml.
+With --install HOST it does all of that itself, step by step, on a platform with agents;
+exit code 1: something is missing there (each is named).
+"""
 
 from __future__ import annotations
 
@@ -25,18 +32,10 @@ from openbach_run.openbach.scenario import jobs_by_entity
 from openbach_run.paths import INVENTORY, PROJECT, REPOSITORY
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 
-DESCRIPTION = """\
-Makes a folder with what an OpenBACH administrator imports: the project with its entities
-and scenarios, and the jobs as packages for OpenBACH 2.7 and for 2.6 and before. Its
-README.md says what to do with each, with the names and addresses of inventory.yml.
-With --install HOST it does all of that itself, step by step, on a platform with agents;
-exit code 1: something is missing there (each is named).
-"""
-
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("package", DESCRIPTION)
+    cli = command_parser("package", __doc__)
     cli.add_argument(
         "-o",
         "--output",

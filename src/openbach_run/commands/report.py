@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run report RESULTS…`: write the technical report of campaigns.
 
-The report is written to a directory, whole or not at all.
+To a directory, whole or not at all: report.html (one file, works
+offline), report.pdf, report.md; figures/ (SVG and PDF) and tables/ (text, Markdown,
+LaTeX, HTML) for papers; cells.csv (every cell, with its difference from and ratio
+to the baseline), claims.csv (every comparison); results.csv and results.parquet
+(every run).
 """
 
 from __future__ import annotations
@@ -25,26 +29,19 @@ TABLE = "results.parquet"
 TRACKED = {TABLE, "report.html", "report.pdf", "figures"}
 """Files of a report that git has."""
 
-DESCRIPTION = """\
-Writes the technical report of one or more campaigns: report.html (one file, works
-offline), report.pdf, report.md; figures/ (SVG and PDF) and tables/ (text, Markdown,
-LaTeX, HTML) for papers; cells.csv (every cell, with its difference from and ratio
-to the baseline), claims.csv (every comparison); results.csv and results.parquet
-(every run).
-"""
-
 EPILOG = """\
 examples:
   openbach-run library/campaigns/matrix.yml --seeds 5
   openbach-run report results/matrix -o reports/matrix
   openbach-run report results/geo_loss results/leo_loss -o reports/mine \\
       --baseline vpn=wireguard pep=none
+  openbach-run report results/geo_loss --paper column --baseline cc=cubic -o figures
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    cli = command_parser("report", DESCRIPTION, EPILOG)
+    cli = command_parser("report", __doc__, EPILOG)
     add_results(cli, "a results directory of a campaign, or the results.parquet of a report")
     cli.add_argument(
         "-o",
@@ -77,6 +74,15 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="page 1 alone, in a second or two: page-1.html to put into another page, report.md",
     )
+    cli.add_argument(
+        "--paper",
+        choices=["column", "page"],
+        help=(
+            "figures for a paper alone: distributions over the seeds, bars with intervals, ratios"
+            " to the baseline; PDF, SVG, PGF; as wide as a column of a two-column page (3.5 in), or"
+            " as both (7.16 in)"
+        ),
+    )
     cli.add_argument("--quiet", action="store_true", help="no progress")
     return cli
 
@@ -84,10 +90,13 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run the command line; return the exit code."""
     arguments = parser().parse_args(argv)
-    output = arguments.output or Path("reports") / _name(arguments.results[0])
-    for option in ("baseline", "appendix", "runs"):
+    name = _name(arguments.results[0])
+    output = arguments.output or Path("reports") / (f"{name}-paper" if arguments.paper else name)
+    for option in ("baseline", "appendix", "runs", "paper"):
         if arguments.first_page and getattr(arguments, option):
             raise InputError(f"--{option} changes nothing on page 1: leave it or --first-page out")
+        if arguments.paper and option in ("appendix", "runs") and getattr(arguments, option):
+            raise InputError(f"--{option} changes no figure: leave it or --paper out")
     if arguments.runs and any(path.suffix == ENDING for path in arguments.results):
         raise InputError("--runs: a results.parquet has no runs, only what they measured")
     claims = write_report(
@@ -98,7 +107,11 @@ def main(argv: list[str]) -> int:
         runs=arguments.runs,
         quiet=arguments.quiet,
         first_page=arguments.first_page,
+        paper=arguments.paper,
     )
+    if arguments.paper:
+        print(f"{output}: {len([*output.glob('*.pgf')])} figures, each as .pdf, .svg and .pgf")
+        return 0
     if arguments.first_page:
         print(f"{output}/page-1.html, report.md")
         return 0
@@ -125,11 +138,13 @@ def write_report(
     runs: bool = False,
     quiet: bool = False,
     first_page: bool = False,
+    paper: str | None = None,
 ) -> list[Claim]:
     """Write the report of results directories, whole or not at all; return the claims.
 
     `baseline` is NAME=VALUE settings. `appendix` adds method and limitations, `runs` the runs
-    themselves. With `first_page` there is nothing but page 1, and no claim. Raises InputError.
+    themselves. With `first_page` there is nothing but page 1, with `paper` nothing but figures of a
+    width (paper.py), and no claim. Raises InputError.
     """
     campaigns = read_campaigns(results)
     if not campaigns.records:
@@ -144,14 +159,18 @@ def write_report(
 
     claims: list[Claim] = []
     with Reporter(quiet) as reporter:
-        if first_page:
+        if paper:
+            from openbach_run.report.paper import write as write_figures
+
+            write_figures(campaigns, compared_with, new, paper)
+        elif first_page:
             write_first(campaigns, new)
         else:
             claims = write(campaigns, compared_with, new, reporter, appendix=appendix)
         if runs:
             stores = [Store(folder) for folder in results]
             write_runs(new / ARCHIVE, [(store, _of(campaigns, store)) for store in stores])
-        if len(results) == 1 and results[0].suffix == ENDING and not first_page:
+        if len(results) == 1 and results[0].suffix == ENDING and not (first_page or paper):
             shutil.copyfile(results[0], new / TABLE)  # to the bit, as it may be tracked
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)

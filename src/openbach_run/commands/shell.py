@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run shell SCENARIO [NAME=VALUE…]`: a prompt on the hosts of a path."""
+"""`openbach-run shell SCENARIO [NAME=VALUE…]`: a prompt on the hosts of a path.
+
+Brings a scenario's path up and gives you a prompt on a host of it. Time passes as on this
+machine: a ping over a GEO satellite takes half a second.
+
+  openbach-run shell geo vpn=wireguard loss=1
+  pc$ ping -c 3 server
+  pc$ on gw tcpdump -i to_sat -c 3
+  pc$ on box
+  box$ exit
+  pc$ exit
+
+`on HOST` goes to another host, and `on HOST COMMAND` runs a command there. Another terminal
+gets a prompt in the same testbed with `openbach-run shell --join`. All is over when the
+first shell ends. What was typed is kept as a script: `openbach-run exec … --script FILE`
+runs it again, in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +37,11 @@ from openbach_run.prompt.testbed import checked_testbed
 FAILED = 1
 USUAL_SCRIPT = Path("results/shell.txt")
 
-DESCRIPTION = """\
-Brings a scenario's path up and gives you a prompt on a host of it. Time passes as on this
-machine: a ping over a GEO satellite takes half a second.
-
-  openbach-run shell geo vpn=wireguard loss=1
-  pc$ ping -c 3 server
-  pc$ on gw tcpdump -i to_sat -c 3
-  pc$ on box
-  box$ exit
-  pc$ exit
-
-`on HOST` goes to another host, and `on HOST COMMAND` runs a command there. Another terminal
-gets a prompt in the same testbed with `openbach-run shell --join`. All is over when the
-first shell ends. What was typed is kept as a script: `openbach-run exec … --script FILE`
-runs it again, in virtual time.
-"""
-
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser(
-        "shell", DESCRIPTION, usage="openbach-run shell SCENARIO [NAME=VALUE …] | --join"
+        "shell", __doc__, usage="openbach-run shell SCENARIO [NAME=VALUE …] | --join"
     )
     add_testbed(cli, optional=True)
     cli.add_argument("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")

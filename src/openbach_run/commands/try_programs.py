@@ -1,5 +1,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run try --server COMMAND --client COMMAND`: own programs over a satellite."""
+r"""`openbach-run try --server COMMAND --client COMMAND`: own programs over a satellite.
+
+Runs your own programs as both ends of a path with a satellite, once for each seed, and
+prints how long the client took, in virtual time.
+
+  openbach-run try --server './server --port 4433' --client './client https://server:4433/30M'
+  openbach-run try leo vpn=wireguard loss=0.5 --seeds 5 --payload 3M --received got \
+      --server './server payload' --client './client server got' -o results/try
+  openbach-run try … --against results/try --tolerance 5% --junit try.xml --summary try.md
+
+A program ./NAME is copied to the hosts with the libraries that it needs here. The client
+starts when the server has opened a socket, and the server is ended after it. Both run in one
+directory, which has the files of --file, and `payload` with --payload.
+
+With --against DIR the times are compared, seed by seed, with those that an earlier
+`try … -o DIR` has left. It is a regression (exit code 3) if the median of the change lies
+beyond the tolerance and its whole interval is above no change, or if a seed fails that
+did not fail before.
+"""
 
 from __future__ import annotations
 
@@ -43,24 +61,6 @@ GOOD, BAD, CANNOT_TELL = 0, 1, 125
 USUAL = "geo"
 LARGEST_PAYLOAD = 100_000_000
 
-DESCRIPTION = """\
-Runs your own programs as both ends of a path with a satellite, once for each seed, and
-prints how long the client took, in virtual time.
-
-  openbach-run try --server './server --port 4433' --client './client https://server:4433/30M'
-  openbach-run try leo vpn=wireguard loss=0.5 --seeds 5 --payload 3M --received got \\
-      --server './server payload' --client './client server got' -o results/try
-  openbach-run try … --against results/try --tolerance 5% --junit try.xml --summary try.md
-
-A program ./NAME is copied to the hosts with the libraries that it needs here. The client
-starts when the server has opened a socket, and the server is ended after it. Both run in one
-directory, which has the files of --file, and `payload` with --payload.
-
-With --against DIR the times are compared, seed by seed, with those that an earlier
-`try … -o DIR` has left. It is a regression (exit code 3) if the median of the change lies
-beyond the tolerance and its whole interval is above no change, or if a seed fails that
-did not fail before.
-"""
 
 EPILOG = """\
 exit codes: 0 all seeds ended well, 1 one did not, 2 bad input, 3 a regression, 130 interrupted;
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     cli = command_parser(
         "try",
-        DESCRIPTION,
+        __doc__,
         EPILOG,
         usage="openbach-run try [SCENARIO] [NAME=VALUE …] --server COMMAND --client COMMAND",
     )

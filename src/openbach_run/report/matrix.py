@@ -36,7 +36,8 @@ FINISHED = "Finished Ok"
 ROWS = ("vpn", "pep")
 LINK = (
     "orbit", "rate", "return_rate", "delay_ms", "jitter_ms", "loss", "return_loss", "loss_at",
-    "burst_packets", "burst_ms", "buffer", "buffer_bdp", "queue", "link_file", "terrestrial_ms",
+    "burst_packets", "burst_ms", "buffer", "buffer_bdp", "queue", "link_file", "link_start",
+    "terrestrial_ms",
 )  # fmt: skip
 """Arguments that describe the path. All others that differ are the transport's."""
 LEVELS = ((1.02, "best"), (1.1, "near"), (1.5, "far"), (float("inf"), "farthest"))

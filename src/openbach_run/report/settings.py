@@ -39,11 +39,11 @@ CURVES = {  # number that is swept → what is drawn over it
 UNSAID = (
     "buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s", "vpn_values",
     "tcp_buffer", "ecn", "sack", "window_scaling", "access", "dama_values",
-    "forward", "forward_values", "es_n0_file",
+    "forward", "forward_values", "es_n0_file", "link_start",
 )  # fmt: skip
 """Arguments that say nothing if they are not used: of the buffer's two arguments, and of the
 burst's, only one is used."""
-UNUSED = ("none", "0", "default", "assigned", "rate")
+UNUSED = ("none", "0", "default", "assigned", "rate", "auto")
 OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
 """Arguments that say nothing where the CPU costs nothing."""
 SECOND = "vpn_2"
@@ -214,9 +214,13 @@ def _link(setting: Setting) -> list[str]:
             f"{mean} on the {name} link on average (from {least} to {most}), one-way delay"
             f" {link.delay_ms.mean:.4g} ms (from {link.delay_ms.least:.4g} to"
             f" {link.delay_ms.greatest:.4g} ms), loss {link.loss_pct.mean:.3g} %"
+            if summary.has_delay
+            else f"{mean} on the {name} link on average (from {least} to {most})"
         )
     again = " and begins again" if summary.repeats else ""
     lasts = f"which lasts {summary.duration_s:g} s{again}"
+    if summary.begins_by_seed(setting.shared.get("link_start", "0")):
+        lasts += " (each seed begins at another time of it)"
     return [f"link file {Path(file).name}, {lasts}: {'; '.join(rates)}"]
 
 

@@ -37,7 +37,7 @@ ARGUMENTS = {
     "terrestrial_ms": "delay between POP and server", "jitter_ms": "jitter",
     "return_loss": "random loss of the return link", "burst_packets": "mean burst loss in packets",
     "burst_ms": "mean duration of a burst of loss", "loss_at": "loss is on the",
-    "link_file": "link file", "initcwnd": "initial window",
+    "link_file": "link file", "link_start": "start in the link file", "initcwnd": "initial window",
     "initcwnd_pep": "initial window of the PEP", "pep_profile": "profile of the PEP",
     "streams": "connections",
     "series_s": "time series every", "vpn_2": "tunnel of the second flow",
