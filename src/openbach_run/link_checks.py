@@ -13,6 +13,7 @@ from openbach_jobs.presets import DAMA, DVBS2, ES_N0_FILE, NONE, PRESET, Preset
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json, read_text
+from openbach_run.own_page import read_page
 from openbach_run.results.seeds import RANDOM
 from openbach_run.topology.hosts import Inventory
 from openbach_run.units import number
@@ -67,6 +68,8 @@ def read_uploaded(path: Path) -> str:
 ANY_TEXT = "file_"
 """Beginning of the name of a constant whose file is for commands, and may have any text."""
 MOST_BYTES = 1 << 20
+PAGE = "page"
+"""The constant whose file or folder is a web page."""
 
 
 def read_file_of(argument: str, path: Path) -> str:
@@ -75,6 +78,8 @@ def read_file_of(argument: str, path: Path) -> str:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path}: no file, or one of more than {MOST_BYTES} bytes")
         return read_text(path)
+    if argument == PAGE:
+        return read_page(path)
     return read_es_n0_file(path) if argument == ES_N0_FILE else read_link_file(path)
 
 

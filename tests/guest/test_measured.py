@@ -77,6 +77,17 @@ def test_a_nat_forgets_a_silent_tunnel(run_cells: RunCells) -> None:
     assert all(1 < float(run.row["setup_time_s"]) < 1.01 for run in runs)
 
 
+def test_data_and_a_call_of_the_server_come_or_do_not(run_cells: RunCells) -> None:
+    runs = run_cells(
+        "idle", "vpn=wireguard", "vpn.keepalive=0", "speaker=data,call", "nat_timeout_s=60",
+        "silence_s=45,70", "patience_s=20", "noise=off",
+    )  # fmt: skip
+    found = {(run.row["speaker"], run.row["silence_s"]): run.row["answer_after_s"] for run in runs}
+    assert found["data", "70"] == found["call", "70"] == ""
+    # A round trip for TCP's handshake, and one for the byte; one for the packet of voice.
+    assert 1 < float(found["data", "45"]) < 1.01 and 0.5 < float(found["call", "45"]) < 0.51
+
+
 def test_old_keys_cost_a_round_trip(run_cells: RunCells) -> None:
     runs = run_cells(
         "idle", "vpn=wireguard,nebula", "vpn.keepalive=0", "speaker=client", "nat_timeout_s=60",

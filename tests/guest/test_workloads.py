@@ -185,6 +185,16 @@ def test_a_load_without_an_object_fails(tmp_path: Path, damage: str, said: str) 
     assert said in output.read_text()
 
 
+def test_a_folder_is_loaded_as_a_page(run_cells: RunCells, tmp_path: Path) -> None:
+    sizes = {"index.html": 4000, "a.css": 300, "b.js": 50_000, "c.png": 70_000, "d.json": 9}
+    for name, size in sizes.items():
+        (tmp_path / name).write_bytes(bytes(size))
+    words = ("vpn=none", "pep=none", "orbit=leo", "http=2", "loads=1", f"page={tmp_path}")
+    (run,) = run_cells("web", *words)
+    (load,) = run.statistics("web_page")
+    assert (load["objects"], load["bytes"]) == (5, sum(sizes.values()))
+
+
 @pytest.mark.nightly
 def test_a_browser_takes_as_long_as_web_page(run_cells: RunCells, pages: dict[str, Run]) -> None:
     """Chromium asks for images after scripts, so it is not equal: docs/browser/README.md."""

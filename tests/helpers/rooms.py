@@ -12,7 +12,7 @@ SOURCE = REPOSITORY / "src"
 ROOMS = (
     "errors", "clock", "paths", "version", "progress", "json_files", "yaml_loaders", "yaml_files",
     "units", "drawing", "semantic_hash", "playbook", "catalog", "topology", "openbach", "results",
-    "link_checks", "guest", "engine", "campaign", "prompt", "report", "web", "bundle", "commands",
+    "own_page", "link_checks", "guest", "engine", "campaign", "prompt", "report", "web", "bundle", "commands",
     "api",
 )  # fmt: skip
 """From the first to the last; `python -m openbach_run` and the package itself stand outside."""

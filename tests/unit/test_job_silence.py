@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +55,33 @@ def test_one_end_speaks(
     silence.main()
     told.pop("answer_after_s", None)
     assert told == sent
+
+
+@pytest.mark.parametrize("first", ["data", "call"])
+def test_data_and_calls_are_answered(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setattr(silence, "PORT", free.getsockname()[1])
+    monkeypatch.setattr(silence, "HUNG_UP_S", 0.1)
+    answers = threading.Thread(target=silence.answer, args=(first, 30))
+    answers.start()
+    found = None
+    while found is None:
+        with suppress(SystemExit):  # refused: it does not listen yet
+            found = silence.answer_after_s("127.0.0.1", 20, first)
+    answers.join()
+    assert 0 < found < 20
+
+
+@pytest.mark.parametrize("first", ["data", "call"])
+def test_without_an_answer_it_is_never(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        socket.socket(type=socket.SOCK_DGRAM) as own,
+    ):
+        own.bind(silent.getsockname())
+        monkeypatch.setattr(silence, "PORT", silent.getsockname()[1])
+        assert silence.answer_after_s("127.0.0.1", 0.1, first) is None
+    silence.answer(first, 0.01)
 
 
 @pytest.mark.parametrize("words", [["--silence-s", "-1"], ["--patience-s", "0"]])

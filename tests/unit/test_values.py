@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 FREE = {
-    "forward_interface", "return_interface", "interface", "interfaces", "except_ports", "flow", "link_file", "es_n0_file", "seed", "new_address", "name", "paths",
+    "forward_interface", "return_interface", "interface", "interfaces", "except_ports", "flow", "link_file", "es_n0_file", "page", "seed", "new_address", "name", "paths",
     "path_mtus", "outside", "cells", "title", "command", "measures",
 }  # fmt: skip
 """Arguments of type str or int that take whatever the type takes."""

@@ -260,12 +260,35 @@ def test_a_value_may_be_of_one_end() -> None:
         campaign("vpn=wireguard", "vpn.server-cipher=x")
 
 
+def test_a_folder_has_one_configuration_and_the_others_are_named(tmp_path: Path) -> None:
+    files = {"mine.conf": WG, "ca.crt": "SECRET", "login.txt": "me\nSECRET", "\x1b[2J": "x"}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    found = taken(str(tmp_path), "wireguard")
+    assert (found.file, found.values["mtu"]) == (str(tmp_path / "mine.conf"), "1400")
+    (beside,) = (names for why, names in found.left_out.items() if why.startswith("beside"))
+    assert beside == ["'\\x1b[2J'", "'ca.crt'", "'login.txt'"]
+    assert "SECRET" not in repr(found.to_record())
+    with pytest.raises(
+        InputError, match=r"should have one such file, and has none among '.x1b\[2J', 'ca"
+    ):
+        taken(str(tmp_path), "openvpn_udp")
+    (tmp_path / "second.conf").write_text(WG)
+    with pytest.raises(InputError, match=r"has 2, give one: 'mine\.conf', 'second\.conf'$"):
+        taken(str(tmp_path), "wireguard")
+
+
 # Files that are refused
 
 ZEROS = "\0" * 10
 REFUSED: dict[str, tuple[str, str | bytes, str]] = {
     "a line": ("wireguard", WG + "rubbish\n", r", line 6: should be \[Section\], or NAME = VALUE"),
     "no section": ("wireguard", "MTU = 1\n" + WG, ", line 1: should be"),
+    "too large": (
+        "openvpn_udp",
+        f"{OVPN}tun-mtu 70000\n",
+        ", line 4 tun-mtu: 70000 should be bytes f",
+    ),
     "no number": ("wireguard", WG.replace("1400", "14OO"), ", line 3 MTU: should be bytes"),
     "UTF-8": ("wireguard", WG.encode() + b"# \xff\n", ", line 6: not UTF-8"),
     "control": ("wireguard", WG + ZEROS, ", line 6: a control character"),
@@ -305,7 +328,14 @@ def test_what_is_no_configuration_is_refused(case: str, written: Written) -> Non
 def test_a_file_of_this_machine_that_is_none_is_not_read(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    for file in (fifo, Path("/dev/zero"), tmp_path, Path("/proc/self/mem"), tmp_path / "none"):
+    for file in (
+        fifo,
+        Path("/dev/zero"),
+        tmp_path,
+        Path("/proc/self/mem"),
+        tmp_path / "none",
+        Path("/"),
+    ):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with pytest.raises(InputError, match=f"{file}: "):
             taken(str(file), "wireguard")

@@ -28,8 +28,8 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 for control."""
 SO_TIMESTAMPNS, ETH_P_ALL = 35, 0x0003
 """Numbers of linux/socket.h and linux/if_ether.h; Python has no name for them."""
-DESTINATION = slice(16, 20)
-"""Bytes of an IPv4 header with the destination's address."""
+DESTINATION = {4: slice(16, 20), 16: slice(24, 40)}
+"""Length of an address → its bytes in an IP header, of the destination."""
 
 
 def packets_of_all() -> socket.socket:
@@ -42,12 +42,12 @@ def packets_of_all() -> socket.socket:
 
 def first_answer_s(packets: socket.socket, remote_ip: str) -> float | None:
     """Return the time since the first packet to the other end in s; None if there was none."""
-    now_s = time.clock_gettime(time.CLOCK_REALTIME)
+    now_s, remote = time.clock_gettime(time.CLOCK_REALTIME), ip_address(remote_ip).packed
     with suppress(BlockingIOError):
         while True:
             packet, ancillary, _, address = packets.recvmsg(64, 64)
             is_sent = address[2] == socket.PACKET_OUTGOING
-            if is_sent and packet[DESTINATION] == ip_address(remote_ip).packed:
+            if is_sent and packet[DESTINATION[len(remote)]] == remote:
                 seconds, nanoseconds = struct.unpack("=qq", ancillary[0][2])
                 return float(now_s - seconds - nanoseconds / 1e9)
     return None

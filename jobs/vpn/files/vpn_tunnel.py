@@ -200,6 +200,7 @@ class End:
             rtt_ms = self.first_rtt_ms(f"no packet has gone through {arguments.kind}")
             if packets and setup_s is not None:
                 answer_s = first_answer_s(packets, arguments.remote_ip)
+                packets.close()
                 collect_agent.send_stat(collect_agent.now(), first_answer_s=answer_s)
             carrier = proven(arguments, vpn, self.log, before)
             self.record_wait()

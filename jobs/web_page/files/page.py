@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of page.json.
+"""The page of page.json, or of a description of one's own.
 
 The server makes its files from it, and the client checks what has come.
 """
@@ -16,13 +16,23 @@ DESCRIPTION = Path(__file__).parent / "page.json"
 HTML = "index.html"
 
 
+def named(text: str) -> Path:
+    """Return the description that an argument names; `none` is that of page.json."""
+    return DESCRIPTION if text == "none" else Path(text)
+
+
 def sizes(description: Path = DESCRIPTION) -> dict[str, int]:
     """Return name → bytes of every file, the HTML first.
 
-    The bytes of a type are shared evenly by its objects.
+    The bytes of a type are shared evenly by its objects, where they are not said of each. The HTML
+    has room to ask for all.
     """
     page = json.loads(description.read_text())
     files = {HTML: int(page["html_bytes"])}
+    if "each" in page:
+        files |= {f"{number}.{kind}": size for number, (kind, size) in enumerate(page["each"])}
+        files[HTML] = max(files[HTML], len(asking(files)))
+        return files
     for group in page["objects"]:
         each, more = divmod(int(group["bytes"]), int(group["count"]))
         for number in range(int(group["count"])):
@@ -35,8 +45,10 @@ TAGS = {
     "font": '<link rel="preload" as="font" crossorigin href="{}">',
     "js": '<script src="{}"></script>',
     "image": '<img src="{}">',
+    "other": '<link rel="preload" as="fetch" crossorigin href="{}">',
 }
 """Tag that makes a browser ask for an object, by type."""
+END = "-->"
 
 
 def html(files: Mapping[str, int]) -> bytes:
@@ -44,12 +56,18 @@ def html(files: Mapping[str, int]) -> bytes:
 
     `files` is name → bytes, as of `sizes`; where the HTML's size leaves no room, it asks for none.
     """
+    text = asking(files)
+    rest = files[HTML] - len(text)
+    filling = random.Random(HTML).randbytes(max(0, rest)).hex().encode()[: max(0, rest)]
+    end = len(END)
+    return text[:-end] + filling + text[-end:] if rest >= 0 else bytes(files[HTML])
+
+
+def asking(files: Mapping[str, int]) -> bytes:
+    """Return the shortest HTML that asks for all files."""
     names = [name for name in files if name != HTML]
     tags = "".join(TAGS.get(name.partition(".")[2], "").format(name) for name in names)
-    text = f"<!doctype html>{tags}<!--".encode()
-    rest = files[HTML] - len(text) - len("-->")
-    filling = random.Random(HTML).randbytes(max(0, rest)).hex().encode()[: max(0, rest)]
-    return text + filling + b"-->" if rest >= 0 else bytes(files[HTML])
+    return f"<!doctype html>{tags}<!--{END}".encode()
 
 
 def bitmap_head(size: int) -> bytes:
@@ -63,9 +81,10 @@ def bitmap_head(size: int) -> bytes:
     return struct.pack("<2sIIIIiiHHIIiiII", *fields) if height > 0 else b""
 
 
-def write(directory: Path) -> None:
+def write(directory: Path, description: Path = DESCRIPTION) -> None:
     """Write the files: the same bytes each time, that no compression would make smaller."""
-    for name, size in sizes().items():
+    files = sizes(description)
+    for name, size in files.items():
         head = bitmap_head(size) if name.endswith(".image") else b""
         (directory / name).write_bytes(head + random.Random(name).randbytes(size - len(head)))
-    (directory / HTML).write_bytes(html(sizes()))
+    (directory / HTML).write_bytes(html(files))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loads the page once as a browser without a cache does, and prints the measured values as JSON.
 
-    page_load.py load URL HTTP DEADLINE_S [PROTOCOL RESOLVER_IP]
+    page_load.py load URL HTTP DEADLINE_S PAGE [PROTOCOL RESOLVER_IP]
     page_load.py wait URL HTTP                ends well if the server answers
 
 A program of its own, run by Debian's Python: Debian's pycurl is for that one, and a new process has
@@ -17,6 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import page
 import pycurl
@@ -116,9 +117,9 @@ def looked_up(base: str, protocol: str, resolver_ip: str) -> tuple[list[str], fl
     return [f"{base.removeprefix('https://')}:{host}"], lookup_time_s
 
 
-def load(base: str, http: str, deadline_s: float, *resolver: str) -> dict[str, float]:
-    """Load the page once, as a browser does, and return what it took."""
-    sizes = page.sizes()
+def load(base: str, http: str, deadline_s: float, of: str, *resolver: str) -> dict[str, float]:
+    """Load the page of a description once, as a browser does, and return what it took."""
+    sizes = page.sizes(Path(of))
     place, lookup_time_s = looked_up(base, *resolver) if resolver else ([], 0.0)
     handles = {name: request(f"{base}/{name}", http, deadline_s) for name in sizes}
     for handle in handles.values() if place else ():
@@ -148,7 +149,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["wait", base, http]:
             answers(base, http)
-        case ["load", base, http, deadline_s, *resolver]:
-            print(json.dumps(load(base, http, float(deadline_s), *resolver)))
+        case ["load", base, http, deadline_s, of, *resolver]:
+            print(json.dumps(load(base, http, float(deadline_s), of, *resolver)))
         case _:
             sys.exit(__doc__)

@@ -36,10 +36,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser, server, client = ends.command_line(__doc__)
     for mode in (server, client):
         mode.add_argument("--http", choices=nginx.VERSIONS, default="2")
+        # Into a group: a new argument beside the others moves the packets of every run.
+        own = mode.add_argument_group("page of one's own")
+        own.add_argument("--page", type=page.named, default=page.DESCRIPTION)
     nginx.add_quic_arguments(server, server)
     client.add_argument("--loads", type=int, default=1)
     client.add_argument("--deadline-s", type=int, default=600, help="of one load")
-    # Into a group: a new argument beside the others moves the packets of every run.
     lookup = client.add_argument_group("lookup of the server's name before each load")
     lookup.add_argument("--dns", choices=["none", "udp", "dot", "doh"], default="none")
     lookup.add_argument("--dns-at", choices=["server", "beside"], default="server")
@@ -51,12 +53,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def serve(http: str, stack: str, cc: str) -> None:
-    """Serve the page until the job is stopped; `cc` is of another implementation than nginx."""
+def serve(http: str, stack: str, cc: str, description: Path) -> None:
+    """Serve a page until the job is stopped; `cc` is of another implementation than nginx."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "page").mkdir()
-        page.write(directory / "page")
+        page.write(directory / "page", description)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         if stack == nginx.NGINX:
             serving = nginx.serving(directory, PORT, directory / "page", http)
@@ -93,7 +95,8 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
         is_beside = arguments.dns_at == "beside"
         resolver = [arguments.dns, arguments.beside_ip if is_beside else arguments.server_ip]
         address = url(names.NAME)
-    words = [*LOAD, "load", address, arguments.http, str(deadline_s), *resolver]
+    words = [*LOAD, "load", address, arguments.http, str(deadline_s)]
+    words += [str(arguments.page), *resolver]
     measured: dict[str, Any] = json.loads(run(*words, limit_s=deadline_s + LATE_S))
     return measured
 
@@ -113,6 +116,6 @@ if __name__ == "__main__":
         ends.run(
             "web_page",
             parse(),
-            lambda server: serve(server.http, server.stack, server.quic_cc),
+            lambda server: serve(server.http, server.stack, server.quic_cc, server.page),
             measure,
         )

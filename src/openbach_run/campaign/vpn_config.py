@@ -14,13 +14,14 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from openbach_jobs.link_file import near
-from openbach_run.campaign.vpn_folder import is_taken, vpn_of
+from openbach_run.campaign.vpn_folder import is_taken, not_taken, vpn_of
 from openbach_run.catalog import with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach.shapes import check
@@ -31,6 +32,8 @@ CONFIG, COMMANDS = "config", "commands"
 TABLE = "config.yml"
 MOST_BYTES, MOST_LINES, MOST_CHARACTERS = 256 << 10, 1000, 16 << 10
 """Limits of a file: its bytes, its lines outside of blocks, the characters of a line."""
+MOST_FILES = 64
+"""Files in a folder of a person's, one of which is the configuration."""
 NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_-]{0,63}")
 PLAIN = re.compile(r"(?!.*(^| )-)[A-Za-z0-9_.:/@%+= -]*")
 """Pattern of a value: words of no shell, and none that is an option."""
@@ -117,6 +120,9 @@ def read_config(
     if switch not in ("on", "off") or (switch == "on" and not table["commands"]):
         why = f"{vpn} runs no command of a file" if switch == "on" else "should be on or off"
         raise InputError(f"{at}{COMMANDS}={switch}: {why}")
+    beside = list[str]()
+    if os.path.isdir(file):
+        file, beside = _in_folder(file, table["looks_like"])
     content = _content(file)
     text = _text(file, content)
     if not re.search(table["looks_like"], text):
@@ -128,6 +134,8 @@ def read_config(
     config = Config(file, hashlib.sha256(content).hexdigest(), vpn, end)
     _check_carrier(config, lines, table, vpns)
     _Judge(config, table, given, vpns).judge(lines)
+    if beside:
+        config.left_out["beside the file: keys are made anew, and no other file is used"] = beside
     return config
 
 
@@ -150,6 +158,25 @@ def _table(file: Path) -> dict[str, Any]:
 
 
 # The file
+
+
+def _in_folder(folder: str, looks_like: str) -> tuple[str, list[str]]:
+    """Return the one configuration in a folder, and what is beside it. Raises InputError."""
+    names = sorted(os.listdir(folder))
+    if len(names) > MOST_FILES:
+        raise InputError(f"{folder}: more than {MOST_FILES} files: no folder of a VPN's file")
+    configurations = list[str]()
+    for name in names:
+        with suppress(InputError):
+            file = os.path.join(folder, name)
+            if os.path.isfile(file) and re.search(looks_like, _text(file, _content(file))):
+                configurations.append(name)
+    if len(configurations) != 1:
+        these = f"{len(configurations)}, give one:" if configurations else "none among"
+        shown = ", ".join(map(ascii, configurations or names))
+        raise InputError(f"{folder}: should have one such file, and has {these} {shown}")
+    beside = [ascii(name) for name in names if name not in configurations]
+    return os.path.join(folder, configurations[0]), beside
 
 
 def _content(file: str) -> bytes:
@@ -404,8 +431,12 @@ class _Judge:
             )
         is_own = rule.get("at") == "own"
         if "value" in rule:
-            end = f"{self._config.end}-" if is_own else ""
-            self._config.values[f"{end}{_value_of(line.name, rule)}"] = text
+            end, name = f"{self._config.end}-" if is_own else "", _value_of(line.name, rule)
+            if wrong := not_taken(self._whole, name, text):
+                raise InputError(
+                    f"{self._config.file}, line {line.number} {line.known_as}: {wrong}"
+                )
+            self._config.values[f"{end}{name}"] = text
         elif self._is_option(rule):
             self._options.append((is_own, f"--{line.name} {text}".strip()))
 

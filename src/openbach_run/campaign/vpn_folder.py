@@ -144,7 +144,7 @@ def check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
                 f"{at}: no script of {scripts} reads {variable}, so it has no effect;"
                 f" {near(name, taken)}there are {', '.join(taken) or 'none'}"
             )
-        if wrong := _not_taken(vpn, name, str(value)) or _idle(vpn, name, {}):
+        if wrong := not_taken(vpn, name, str(value)) or _idle(vpn, name, {}):
             raise InputError(f"{at}: {wrong}")
 
 
@@ -183,7 +183,7 @@ def check_vpn_values(
         if name not in known:
             has = f"it has {', '.join(free)}" if free else "it has no values"
             raise InputError(f"{here}: {vpn} does not read it; {near(name, free)}{has}")
-        if wrong := _not_taken(whole, name, value) or _idle(whole, name, values):
+        if wrong := not_taken(whole, name, value) or _idle(whole, name, values):
             raise InputError(f"{here}: {vpn}: {wrong}")
 
 
@@ -207,10 +207,10 @@ def _values(described: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def is_taken(vpn: Mapping[str, Any], name: str, value: str) -> bool:
     """Return whether a VPN takes a value, by what its merged vpn.json says."""
-    return not _not_taken(vpn, name, value)
+    return not not_taken(vpn, name, value)
 
 
-def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
+def not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
     """Return what is wrong with a value; "" if the VPN takes it or does not say what it takes."""
     taken = vpn["takes"].get(name)
     if taken is not None and not re.fullmatch(taken["pattern"], value):

@@ -101,7 +101,7 @@ examples:
 
 Finished runs are kept in the results directory and not repeated: a command that was
 interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad input,
-130 interrupted.
+3 worse (--against), 130 interrupted.
 """
 
 
@@ -158,6 +158,10 @@ def _add_execution(cli: argparse.ArgumentParser) -> None:
     add("--results", type=Path, metavar="DIR", help=text)
     text = "then write their technical report there (openbach-run report)"
     add("--report", type=Path, metavar="DIR", help=text)
+    text = "then compare with earlier results, cell by cell and seed by seed; exit code 3: worse"
+    add("--against", type=Path, metavar="DIR", help=text)
+    text = "with --against: how much worse is no regression (default 5%%)"
+    add("--tolerance", metavar="PART", help=text)
     add("--rerun", action="store_true", help="run again what has already finished")
     text = "keep every packet of every interface (some 300 MB for 30 MB transferred)"
     add("--pcap", action="store_true", help=text)

@@ -20,6 +20,7 @@ from openbach_run.campaign.run import (
     notes_on_inventories,
     prepare,
     run_with_progress,
+    store_of,
 )
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
@@ -56,6 +57,15 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run or arguments.prepare:
             raise InputError("--report: nothing is run with --dry-run or --prepare")
         refuse_foreign(arguments.report)
+    if arguments.tolerance and not arguments.against:
+        raise InputError("--tolerance goes with --against DIR")
+    if arguments.against:
+        # Late: few command lines ask for it.
+        from openbach_run.commands import against
+        from openbach_run.prompt.compare import tolerance_of
+
+        tolerance = tolerance_of(arguments.tolerance or "5%")
+        before = against.earlier(arguments.against, plan, store_of(plan.name, options).directory)
     if arguments.dry_run or arguments.prepare:
         for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
             print(text, file=sys.stderr)
@@ -75,7 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report:
         write_report([done.directory], arguments.report, quiet=arguments.quiet)
         print(f"{arguments.report}/report.html, report.pdf, report.md", file=sys.stderr)
-    return 0 if done.is_good else 1
+    code = 0 if done.is_good else 1
+    if arguments.against:
+        for words, verdict in against.verdicts(done, before, tolerance):
+            print(f"{words}: {verdict.word}: {verdict.in_words()}", file=sys.stderr)
+            code = against.REGRESSION if verdict.is_worse else code
+    return code
 
 
 def options_of(arguments: argparse.Namespace) -> Options:

@@ -17,13 +17,16 @@ WORSE, SAME, BETTER, UNKNOWN = "worse", "no worse", "better", "not decided"
 
 @dataclass(frozen=True)
 class Verdict:
-    """The comparison of the time of a trial with that of an earlier one."""
+    """The comparison of a time, or another measure, with an earlier one."""
 
     change: Estimate | None
-    """Ratio of the times, 1 for no change; None if no seed ended well in both."""
+    """How many times as bad it is, 1 for no change; None if no seed ended well in both."""
     broken: tuple[Seen, ...]
     """The seeds that failed now and had not before."""
     tolerance: float
+    what: str = "time"
+    more_is_better: bool = False
+    """Whether `change` is the earlier measure through this one."""
 
     @property
     def word(self) -> str:
@@ -55,10 +58,12 @@ class Verdict:
             return "; ".join(f"seed {run.seed}: {run.wrong}" for run in self.broken)
         if self.change is None:
             return "no seed ended well in both"
-        change = f"{self.change.median - 1:+.1%}"
+        power = -1 if self.more_is_better else 1
+        change = f"{self.change.median**power - 1:+.1%}"
         if self.change.low is not None and self.change.high is not None:
-            change += f" ({self.change.low - 1:+.1%} to {self.change.high - 1:+.1%})"
-        return f"time {change}, {self.change.seeds} seeds, tolerance {self.tolerance:.1%}"
+            ends = sorted(end**power - 1 for end in (self.change.low, self.change.high))
+            change += f" ({ends[0]:+.1%} to {ends[1]:+.1%})"
+        return f"{self.what} {change}, {self.change.seeds} seeds, tolerance {self.tolerance:.1%}"
 
 
 def tolerance_of(text: str) -> float:
