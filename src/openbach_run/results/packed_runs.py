@@ -112,6 +112,7 @@ def files(run_dir: Path) -> dict[str, bytes]:
     try:
         data = _bytes_of(run_dir.parent, place)
     except FileNotFoundError:  # another process has just put a later archive in its place
+        _known.clear()
         return files(run_dir)
     members = _members(lambda at: data[at : at + BLOCK], len(data))
     return {name: data[at : at + size] for _, name, at, size, _ in members}
@@ -217,7 +218,9 @@ def _members(
             name, size, time_s, checksum, kind = HEADER.unpack(header)
             named = NAME.fullmatch(name.rstrip(b"\0"))
             size_bytes = int(size.rstrip(b"\0 "), 8)
-            is_whole = int(checksum.rstrip(b"\0 "), 8) == sum(header) - sum(checksum) + 8 * 32
+            is_whole = int(checksum.rstrip(b"\0 "), 8) == sum(header) - sum(checksum) + sum(
+                8 * b" "
+            )
             if named is None or kind != tarfile.REGTYPE or not is_whole or size_bytes < 0:
                 raise ValueError
             seconds = int(time_s.rstrip(b"\0 "), 8)
