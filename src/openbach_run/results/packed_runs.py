@@ -42,7 +42,7 @@ stamps are that coarse."""
 
 
 class Place(NamedTuple):
-    """Where the files of a run are: from `begin` to `end`, in bytes, of an archive."""
+    """The place of a run's files: from `begin` to `end`, in bytes, of an archive."""
 
     archive: str
     begin: int
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Index:
-    """What the archives of a directory hold. It is made anew by reading them."""
+    """An index of the archives of a directory. It is made anew by reading them."""
 
     seen_ns: int = -1
     archives: dict[str, dict[str, Place]] = field(default_factory=dict)
