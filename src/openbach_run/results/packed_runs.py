@@ -151,9 +151,9 @@ def remove(runs: Path, run_id: str) -> None:
     """Remove a run: each archive that has it is written again without it."""
     for name, held in list(index_of(runs).archives.items()):
         if run_id in held:
-            others = [place for other, place in held.items() if other != run_id]
-            if others:
-                write(runs, (_bytes_of(runs, place) for place in others))
+            places = [place for held_id, place in held.items() if held_id != run_id]
+            if places:
+                write(runs, (_bytes_of(runs, place) for place in places))
             (runs / FOLDER / name).unlink()
 
 
