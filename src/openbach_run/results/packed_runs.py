@@ -73,12 +73,12 @@ def index_of(runs: Path) -> Index:
     """Return what is in the archives of a directory; each archive is read once."""
     folder = runs / FOLDER
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return Index()
     with _lock:
-        index = _known.get(key := (found.st_dev, found.st_ino), Index())
-        if index.seen_ns == found.st_mtime_ns:
+        index = _known.get(key := (status.st_dev, status.st_ino), Index())
+        if index.seen_ns == status.st_mtime_ns:
             return index
         looked_ns, before = time.time_ns(), index.archives
         names = sorted(name for name in os.listdir(folder) if name.endswith(ENDING))
@@ -92,8 +92,8 @@ def index_of(runs: Path) -> Index:
                 for run_id, place in index.archives[name].items():
                     if run_id not in index.runs or index.runs[run_id].time_s < place.time_s:
                         index.runs[run_id] = place
-        is_settled = looked_ns - found.st_mtime_ns > SETTLED_NS
-        index.seen_ns = found.st_mtime_ns if is_settled else -1
+        is_settled = looked_ns - status.st_mtime_ns > SETTLED_NS
+        index.seen_ns = status.st_mtime_ns if is_settled else -1
         _known[key] = index
         return index
 
