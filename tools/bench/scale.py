@@ -192,13 +192,13 @@ def step(name: str, runs: int, results: Path) -> None:
     print(json.dumps({"cpu_s": cpu_s, "peak_mb": used.ru_maxrss / 1024}))
 
 
-def record_size(results: Path) -> str:
+def record_size(results: Path, runs: int) -> str:
     """Return the inodes of a run, and its kB: of the files' content, and on the disk."""
-    run = next((results / "runs").iterdir())
-    places = [run, *run.rglob("*")]
+    places = [*(results / "runs").rglob("*")]
     content = sum(place.stat().st_size for place in places if place.is_file())
     disk = sum(place.stat().st_blocks * 512 for place in places)
-    return f"a record: {len(places)} inodes, {content / 1e3:.1f} kB, {disk / 1e3:.1f} kB on disk"
+    inodes = f"a record: {len(places) / runs:.3f} inodes"
+    return f"{inodes}, {content / runs / 1e3:.1f} kB, {disk / runs / 1e3:.1f} kB on disk"
 
 
 def measure() -> None:
@@ -239,7 +239,7 @@ def measure() -> None:
                     flush=True,
                 )
             if "first" in arguments.steps:
-                print(f"{'':9}{record_size(results)}")
+                print(f"{'':9}{record_size(results, runs)}")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import printable, read_campaigns
-from openbach_run.results import campaign_file
+from openbach_run.results import campaign_file, run_files
 from openbach_run.results.record import Record, Store
 from openbach_run.version import version
 
@@ -146,7 +146,7 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
     for figure in said.figures:
         if figure.results == copy.name:
             for run_id in figure.runs:
-                shutil.copytree(directory / "runs" / run_id, copy / "runs" / run_id)
+                run_files.copy(directory / "runs" / run_id, copy / "runs" / run_id)
     parquet_of(copy)
     # Records are closed to other users; an artifact is for everybody.
     for place in (copy, *copy.rglob("*")):

@@ -11,6 +11,7 @@ from typing import TypeVar
 from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.engine.local import RUN_LIMIT_BYTES
+from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store
 
 UNKNOWN_WALL_S, UNKNOWN_BYTES = 4.0, 200_000
@@ -130,7 +131,9 @@ def _some(of: Sequence[T]) -> Sequence[T]:
 
 
 def _size_bytes(run_dir: Path) -> int:
-    """Return the bytes that a run's directory takes on disk."""
+    """Return the bytes that a run takes on disk."""
+    if not run_dir.is_dir():  # it is packed
+        return sum(run_files.sizes(run_dir).values())
     # A block of st_blocks has 512 bytes, whatever the file system. Captures are not kept as a rule.
     return sum(
         file.lstat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng"

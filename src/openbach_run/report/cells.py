@@ -53,7 +53,7 @@ class Run:
     @property
     def has_files(self) -> bool:
         """Return whether what the run left is there, not only its row of a results.parquet."""
-        return self.record is not None and self.run_dir.is_dir()
+        return self.record is not None and run_files.is_there(self.run_dir)
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ def _checked(store: Store, planned: Mapping[str, Any]) -> Record | None:
         if (record.scenario, record.arguments, record.seed) != planned_run:
             raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: is of another run")
         return record
-    if (run_dir / "record.json").exists():
+    if "record.json" in run_files.sizes(run_dir):
         raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: cannot be read")
     return None
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.progress import shown
 from openbach_run.report.document import templates
 from openbach_run.report.runs_file import record_of
+from openbach_run.results import run_files
 from openbach_run.results.files import arrow
 from openbach_run.results.grid import Grid, Key, grid_of
 from openbach_run.results.intervals import Estimate, estimate
@@ -295,10 +296,10 @@ def _copy_records(cell: Cell, directory: Path, place: Path) -> dict[str, str]:
     """Copy the records that are there; return their file names by run_id."""
     copied = {}
     for run in cell.runs:
-        record = directory / "runs" / str(run["run_id"]) / "record.json"
-        if record.is_file():
+        with suppress(FileNotFoundError):
+            record = run_files.content(directory / "runs" / str(run["run_id"]), "record.json")
             name = f"{run['run_id']}.json"
-            shutil.copyfile(record, place / name)
+            (place / name).write_bytes(record)
             copied[str(run["run_id"])] = name
     return copied
 
@@ -310,7 +311,7 @@ def _draw_curves(cell: Cell, directory: Path, place: Path, draw: Draw) -> Row | 
     """
     for run in cell.runs:
         run_dir = directory / "runs" / str(run["run_id"])
-        if run["status"] == FINISHED and run_dir.is_dir() and (drawing := draw(run_dir)):
+        if run["status"] == FINISHED and run_files.is_there(run_dir) and (drawing := draw(run_dir)):
             (place / f"{run['run_id']}.svg").write_bytes(drawing)
             return run
     return None

@@ -15,6 +15,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from openbach_run.errors import InputError
+from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord, fields, parsed, short
 
 FILE = "campaign.json"
@@ -74,7 +75,7 @@ def earlier(directory: Path, runs: Iterable[AskedRun], apart: Mapping[str, str])
     kept = tuple(
         run
         for run in before
-        if _asked(run) not in new and (directory / "runs" / run.run_id / "record.json").exists()
+        if _asked(run) not in new and run_files.is_there(directory / "runs" / run.run_id)
     )
     if not kept:
         return Earlier()

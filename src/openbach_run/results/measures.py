@@ -29,7 +29,7 @@ from openbach_run.openbach.measures import (
     from_records,
     to_records,
 )
-from openbach_run.results import flows
+from openbach_run.results import flows, run_files
 from openbach_run.results.captures import check_capture
 from openbach_run.results.record import Record, events, statistics
 from openbach_run.results.run_files import PACKED, SERIES, DamagedRecord, is_number, short
@@ -142,7 +142,7 @@ def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Rec
 def check_record(record: Record, run_dir: Path) -> None:
     """Check that a record follows from what its run has left. Raises DamagedRecord."""
     check_capture(run_dir, record.__dict__, hashed=False)
-    left = {place.name: place.stat().st_size for place in run_dir.glob("*.*")}
+    left = run_files.sizes(run_dir)
     if emptied := [name for name in (PACKED, *ENDED) if left.get(name) == 0]:
         raise DamagedRecord(f"{run_dir / emptied[0]}: it is empty")
     # Older records do not say what was declared; of a results.parquet there is the row alone.

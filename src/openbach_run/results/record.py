@@ -6,7 +6,8 @@
         results.csv results.parquet one row per run
         shared/<hash>.json          of several records: the engine's identity, the guest's packages,
                                     what jobs measure
-        runs/<run_id>/
+        runs/packed/<hash>.tar      the records of many runs (packed_runs.py)
+        runs/<run_id>/              the record of a run that is in none of these
             record.json             what was run, how it ended, how to do it again
             statistics.jsonl.gz     every statistic that a job sent
             events.jsonl.gz         what the director did
@@ -44,9 +45,10 @@ from typing import Any
 
 from openbach_run.clock import REAL, VIRTUAL
 from openbach_run.errors import InputError
-from openbach_run.results import run_files
+from openbach_run.results import packed_runs, run_files
 from openbach_run.results.captures import CAPTURE, KEYS
-from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.packed_runs import RECORD
+from openbach_run.results.run_files import PACKED, SERIES, DamagedRecord
 
 FINISHED = "Finished Ok"
 DAMAGED = "Record Damaged"
@@ -56,6 +58,10 @@ PROBE_BYTES = 1 << 20
 smaller."""
 
 
+LOOSE = 1000
+"""The finished runs that are left in directories of their own, at most: then they are packed."""
+LEAVING = ".leaving"
+"""The ending of a directory whose files have been packed, until it is removed."""
 LEFT_OUT = ("record.json", CAPTURE, KEYS)
 """Files that a finished run keeps as they are, beside the packed ones."""
 NOT_LOCKED = "not_locked"
@@ -227,6 +233,10 @@ class Store:
         self.runs = directory / "runs"
         self.shared = self.runs.resolve().parent / "shared"
         self._shared = _Shared(self.shared)
+        self._lock = threading.Lock()
+        """Held while a record is put in the place of another, or moved."""
+        self._loose = 0
+        """The finished runs since the last packing, at least."""
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -252,6 +262,11 @@ class Store:
             with self._writing():
                 self._clean_up()
                 self._try_writing()
+                self._pack(len(self._names()))
+            for damage in packed_runs.index_of(self.runs).damaged.values():
+                import logging
+
+                logging.getLogger(__name__).warning("%s; those runs are run again", damage)
             yield
 
     @contextmanager
@@ -273,7 +288,7 @@ class Store:
                 run_files.remove(replaced)
             else:
                 replaced.rename(place)
-        for left in self.runs.glob("*.unfinished"):
+        for left in (*self.runs.glob("*.unfinished"), *self.runs.glob(f"*{LEAVING}")):
             run_files.remove(left)
 
     def _try_writing(self) -> None:
@@ -290,9 +305,14 @@ class Store:
 
     def all(self) -> list[Record]:
         """Return every record of the directory, of any campaign, in the order of the run_ids."""
-        places = sorted(place for place in self.runs.glob("*") if not place.suffix)
-        records = map(self._read, places)
+        names = {*self._names(), *packed_runs.index_of(self.runs).runs}
+        records = map(self.load, sorted(names))
         return [record for record in records if record is not None]
+
+    def _names(self) -> list[str]:
+        """Return the run_ids of the runs that are not packed."""
+        places = (place for place in self.runs.glob("*") if not place.suffix)
+        return [place.name for place in places if place.name != packed_runs.FOLDER]
 
     def begin(self, run_id: str) -> Path:
         """Make and return a new directory for a run that starts; only this user can read it."""
@@ -311,32 +331,92 @@ class Store:
             # Only finished runs: a failed one is looked into, so its files stay as they are.
             run_files.pack(unfinished, LEFT_OUT)
         run_files.write_new(unfinished, "record.json", self._text(record))
+        with self._lock:
+            place = self._put(unfinished, record)
+            self._pack(self._loose + record.finished)
+        return place
+
+    def _put(self, unfinished: Path, record: Record) -> Path:
+        """Give a run's directory its name, or another one beside a better record; return it."""
         place = self.runs / record.run_id
         failed, replaced = place.with_suffix(".failed"), place.with_suffix(".replaced")
         run_files.remove(failed)
-        if not place.exists():
+        is_packed = record.run_id in packed_runs.index_of(self.runs).runs
+        if not is_packed and not place.exists():
             return unfinished.rename(place)
         before = self.load(record.run_id)
         if before is not None and before.finished and not record.finished:
             return unfinished.rename(failed)
         run_files.remove(replaced)
         _sync(unfinished / "record.json")  # the older one goes for good
-        # Two renames, at no time without one of the two records; _clean_up mends what is between
-        # them.
-        place.rename(replaced)
+        if place.exists():
+            # Two renames, at no time without one of the two records; _clean_up mends what is
+            # between them.
+            place.rename(replaced)
         unfinished.rename(place)
         run_files.remove(replaced)
         return place
 
+    def _pack(self, loose: int) -> None:
+        """Pack the finished runs if there may be LOOSE of them, and are."""
+        self._loose = loose
+        if loose < LOOSE:
+            return
+        names = [name for name in sorted(self._names()) if self._can_be_packed(name)]
+        self._loose = len(names)
+        if len(names) < LOOSE:
+            return
+        archive = packed_runs.write(self.runs, filter(None, map(self._as_members, names)))
+        index = packed_runs.index_of(self.runs)
+        for name in names:
+            if name in index.archives[archive]:
+                # In one step: whoever reads a run finds all of its directory, or the archive.
+                run_files.remove((self.runs / name).rename(self.runs / f"{name}{LEAVING}"))
+        self._loose = 0
+        packed_runs.remove_dead(self.runs)
+
+    def _can_be_packed(self, run_id: str) -> bool:
+        """Return whether a run has left what a finished one without a capture leaves."""
+        run_dir = self.runs / run_id
+        if not packed_runs.NAME.fullmatch(f"{run_id}/{RECORD}".encode()) or not run_dir.is_dir():
+            return False
+        names = {*os.listdir(run_dir)}
+        return {RECORD, PACKED} <= names <= {RECORD, PACKED, *(f"{name}.gz" for name in SERIES)}
+
+    def _as_members(self, run_id: str) -> bytes:
+        """Return a run as a part of an archive; nothing if it has not finished."""
+        run_dir = self.runs / run_id
+        before = packed_runs.index_of(self.runs).runs.get(run_id)
+        record = self.load(run_id)
+        if record is None or not record.finished:
+            return b""
+        try:
+            contents = {name: run_files.content(run_dir, name) for name in os.listdir(run_dir)}
+        except DamagedRecord:
+            return b""
+        # Later than the record that it has replaced, whatever this machine's clock says.
+        time_s = int((run_dir / RECORD).stat().st_mtime)
+        return packed_runs.as_members(
+            run_id, contents, max(time_s, before.time_s + 1 if before else 0)
+        )
+
     def remove(self, run_id: str) -> None:
         """Remove a run that is to be executed again."""
-        run_files.remove(self.runs / run_id)
+        with self._lock:
+            run_files.remove(self.runs / run_id)
+            packed_runs.remove(self.runs, run_id)
 
     def rewrite(self, record: Record) -> None:
         """Write a finished run's record again, with other words or measures for its files."""
-        run_dir = self.runs / record.run_id
-        run_files.write_new(run_dir, "record.json.new", self._text(record))
-        os.replace(run_dir / "record.json.new", run_dir / "record.json")
+        with self._lock:
+            run_dir = self.runs / record.run_id
+            if not run_dir.is_dir():  # it is packed
+                unfinished = self.begin(record.run_id)
+                run_files.copy(run_dir, unfinished)
+                unfinished.rename(run_dir)
+            run_files.write_new(run_dir, "record.json.new", self._text(record))
+            os.replace(run_dir / "record.json.new", run_dir / "record.json")
+            self._pack(self._loose + 1)
 
     def write(self, name: str, text: Iterable[str]) -> None:
         """Write a file of the results, whole or not at all."""

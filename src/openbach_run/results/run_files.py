@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from openbach_run.errors import InputError
+from openbach_run.results import packed_runs
 
 FILE_LIMIT_BYTES = 64 << 20
 """The largest file that is read as a whole."""
@@ -55,7 +56,8 @@ def within(damage: DamagedRecord, run_dir: Path) -> str:
 def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
     """Open a regular file in `run_dir`; `name` may contain directories.
 
-    Raises FileNotFoundError, and DamagedRecord for anything but a regular file with one name.
+    If `run_dir` is not there, the file is one of a packed run. Raises FileNotFoundError, and
+    DamagedRecord for anything but a regular file with one name.
     """
     place = run_dir / name
     *folders, last = Path(name).parts
@@ -73,7 +75,10 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
         finally:
             os.close(at)
     except FileNotFoundError:
-        raise
+        if os.path.lexists(run_dir) or (data := _packed(run_dir).get(name)) is None:
+            raise
+        yield io.BytesIO(data)
+        return
     except OSError as error:  # a link is ELOOP or ENOTDIR, a socket ENXIO
         raise DamagedRecord(
             f"{place}: {_kind(place) or error.strerror}; a regular file was expected"
@@ -87,6 +92,43 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
         )
     with open(fd, "rb") as file:
         yield file
+
+
+def _packed(run_dir: Path) -> dict[str, bytes]:
+    """Return the files of a packed run by name; {} if it is none. Raises DamagedRecord."""
+    try:
+        return packed_runs.files(run_dir)
+    except FileNotFoundError:
+        return {}
+    except (OSError, tarfile.TarError) as error:
+        raise DamagedRecord(f"{run_dir}: {error}") from error
+
+
+def is_there(run_dir: Path) -> bool:
+    """Return whether a run has left something, packed or not. Raises DamagedRecord."""
+    return run_dir.is_dir() or bool(_packed(run_dir))
+
+
+def sizes(run_dir: Path) -> dict[str, int]:
+    """Return the size in bytes of each file of a run, directories left out.
+
+    Raises DamagedRecord.
+    """
+    try:
+        with os.scandir(run_dir) as entries:
+            return {file.name: file.stat().st_size for file in entries if file.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {name: len(data) for name, data in _packed(run_dir).items()}
+
+
+def copy(run_dir: Path, target: Path) -> None:
+    """Copy what a run has left into a directory, where it is not packed. Raises DamagedRecord."""
+    if run_dir.is_dir():
+        shutil.copytree(run_dir, target, dirs_exist_ok=True)
+        return
+    target.mkdir(0o700, parents=True, exist_ok=True)
+    for name, data in _packed(run_dir).items():
+        _write_bytes(target, name, data, 0o600)
 
 
 def _kind(place: Path) -> str:
@@ -111,14 +153,19 @@ def content(run_dir: Path, name: str) -> bytes:
     """
     try:
         with opened(run_dir, name) as file:
-            data = file.read(
-                min(os.fstat(file.fileno()).st_size, FILE_LIMIT_BYTES) + 1
-            )  # room is made for so many
+            # Room is made for so many.
+            data = file.read(min(_size_bytes(file), FILE_LIMIT_BYTES) + 1)
     except FileNotFoundError:
         data = _packed_content(run_dir, name)
     if len(data) > FILE_LIMIT_BYTES:
         raise DamagedRecord(f"{run_dir / name}: larger than {FILE_LIMIT_BYTES >> 20} MiB")
     return data
+
+
+def _size_bytes(file: BinaryIO) -> int:
+    size_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size_bytes
 
 
 def _packed_content(run_dir: Path, name: str) -> bytes:
@@ -149,7 +196,7 @@ def tail(run_dir: Path, name: str, count: int) -> list[str]:
     """Return the last lines of a file of any size; [] if it is missing or cannot be read."""
     with suppress(FileNotFoundError, DamagedRecord), opened(run_dir, name) as file:
         # A console may be large; its last lines are in its last 64 KiB.
-        file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))
+        file.seek(max(0, _size_bytes(file) - (1 << 16)))
         return file.read(1 << 16).decode(errors="replace").splitlines()[-count:]
     return []
 

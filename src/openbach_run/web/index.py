@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
-from openbach_run.results import campaign_file, run_files
+from openbach_run.results import campaign_file, packed_runs, run_files
 from openbach_run.results.measures import measures_of
 from openbach_run.results.record import Record, Store
 from openbach_run.results.run_files import DamagedRecord
@@ -159,6 +159,10 @@ class Index:
         with os.scandir(place / "runs") as entries:
             # One call for the whole directory: it may have 20 000 runs.
             inodes = {entry.name: entry.inode() for entry in entries}
+        inodes.pop(packed_runs.FOLDER, None)
+        # A packed run has the time of its record in place of an inode.
+        for name, packed in packed_runs.index_of(place / "runs").runs.items():
+            inodes.setdefault(name, -packed.time_s)
         self.running[folder] = {
             name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")
         }
@@ -207,7 +211,7 @@ class Index:
         if record is None:
             return
         try:
-            ended = (run_dir / "record.json").stat().st_mtime
+            ended = -inode if inode < 0 else (run_dir / "record.json").stat().st_mtime
             for part, of_part in enumerate(unfold(record, run_dir)):
                 cell = self.cell(of_part.scenario, of_part.arguments)
                 how = of_part.status, _plain(of_part.error), of_part.virtual_s, of_part.wall_s

@@ -68,10 +68,10 @@ def find_run(services: Services, folder: str, name: str) -> Run:
         raise not_found("Run", folder=folder, run=name)
     directory = services.launcher.results / folder
     place, goes_on = directory / "runs" / name, False
-    if not place.is_dir():
+    if not run_files.is_there(place):
         # The directory has this name until its record is whole.
         place, goes_on = directory / "runs" / f"{name}.unfinished", True
-    if not place.is_dir():
+    if not run_files.is_there(place):
         raise not_found("Run", folder=folder, run=name)
     record = None if goes_on else Store(directory).load(name)
     try:
