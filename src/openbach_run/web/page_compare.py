@@ -6,21 +6,27 @@ The address says what is shown.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import RedirectResponse, StreamingResponse
 from starlette.datastructures import QueryParams
 
-from openbach_run.web import compare, curves
+from openbach_run.web import compare, curves, result_sets
 from openbach_run.web.answers import Json, Services, With, download, not_found
 from openbach_run.web.compare import Item
 from openbach_run.web.curves import Curve
 from openbach_run.web.page_results import LOOK_S
-from openbach_run.web.render import shown
+from openbach_run.web.render import Form, shown
 from openbach_run.web.runs import Run, find_run
+
+SAVED = ("run", "cell", "base", "seed", "times", "from", "to", "hide", "more")
+"""The fields of an address that are stored with a comparison."""
+OF_COMPARISON = "compare/"
+"""The beginning of the item of a stored comparison."""
 
 router = APIRouter()
 
@@ -51,6 +57,8 @@ def comparison(request: Request, services: With) -> Response:
     paired = compare.are_paired(services, items)
     kept = {"seed": query.get("seed"), "times": query.get("times")}
     pairs = [*words, *((name, value) for name, value in kept.items() if value)]
+    sql = "SELECT substr(item, ?) AS key, name FROM mark WHERE item LIKE ? ORDER BY name"
+    all_saved = services.database.pairs(sql, len(OF_COMPARISON) + 1, f"{OF_COMPARISON}%")
     return shown(
         request,
         "compare.html",
@@ -67,8 +75,38 @@ def comparison(request: Request, services: With) -> Response:
         paired=paired,
         seed=None if all_seeds else seed,
         seeds=sorted(seeds),
+        saved=query.get("saved", ""),
+        all_saved=all_saved,
         without=lambda word: urlencode([other for other in words if "=".join(other) != word]),
     )
+
+
+@router.post("/page/compare")
+def save(form: Form, services: With) -> Response:
+    """Store a comparison under a name, and show it at an address of its own."""
+    pairs = [
+        (name, value) for name, value in parse_qsl(str(form.get("shown", ""))) if name in SAVED
+    ]
+    query, name = urlencode(pairs), str(form.get("name", "")).strip()
+    key = hashlib.sha256(query.encode()).hexdigest()[:12]
+    result_sets.mark(services, f"{OF_COMPARISON}{key}", name=name or key, note=query)
+    return RedirectResponse(f"/page/compare/{key}", 303)
+
+
+@router.get("/page/compare/{key}")
+def saved(key: str, services: With) -> Response:
+    """Redirect to a comparison as it was stored. Raises Refusal (404)."""
+    row = services.database.row("SELECT note FROM mark WHERE item = ?", OF_COMPARISON + key)
+    if row is None:
+        raise not_found("Comparison", key=key)
+    return RedirectResponse(f"/page/compare?{row['note']}&saved={quote(key)}", 303)
+
+
+@router.post("/page/compare/{key}/remove")
+def remove(key: str, form: Form, services: With) -> Response:
+    """Remove a stored comparison; its runs stay."""
+    services.database.execute("DELETE FROM mark WHERE item = ?", OF_COMPARISON + key)
+    return RedirectResponse("/page/compare", 303)
 
 
 def pair(item: Item) -> tuple[str, str]:
@@ -98,7 +136,7 @@ def found_curves(services: Services, query: QueryParams) -> list[Curve]:
     if not items:
         raise not_found("Run", asked=len(items_asked))
     all_curves = compare.curves(services, items, asked_seed(query))
-    return curves.from_first(all_curves) if query.get("times") == "first" else all_curves
+    return all_curves if query.get("times") == "began" else curves.from_first_byte(all_curves)
 
 
 @router.get("/page/curves.json")

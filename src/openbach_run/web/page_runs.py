@@ -23,6 +23,9 @@ PLAIN = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"
 SHOWN_LETTERS = 200_000
 """The letters of a file that a page shows; the whole file can be downloaded."""
 
+LOG_EVENTS = 20
+"""The events of a run that its page shows while it goes on."""
+
 router = APIRouter()
 
 
@@ -100,15 +103,16 @@ def job(folder: str, name: str, number: int, request: Request, services: With) -
 
 @router.get("/page/run/{folder}/{name}/events")
 def told(folder: str, name: str, request: Request, services: With) -> Response:
-    """Show the events of a run."""
+    """Show the events of a run; with `part` in the address the last ones, the latest first."""
     run = find_run(services, folder, name)
     try:
         lines = list(events(run.place))
     except Exception:  # a guest's
         lines = []
     shown_rows = []
+    is_log = "part" in request.query_params
     # The whole file can be downloaded.
-    for line in lines[:5000]:
+    for line in lines[: -LOG_EVENTS - 1 : -1] if is_log else lines[:5000]:
         more = []
         for key, value in line.items():
             if key not in ("t_s", "event"):
@@ -116,7 +120,7 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
                     f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}"
                 )
         shown_rows.append((line["t_s"], line["event"], ", ".join(more)))
-    return shown(request, "events.html", run=run, rows=shown_rows)
+    return shown(request, "rows.html" if is_log else "events.html", run=run, rows=shown_rows)
 
 
 @router.get("/page/run/{folder}/{name}/file/{file}")

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make README's picture of the page from a real launch.
+
+tools/dev tools/page_picture.py docs/pictures/page.png
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from playwright.sync_api import expect, sync_playwright
+
+SERVE = [sys.executable, "-m", "openbach_run", "serve", "--port", "0"]
+FORM = (
+    "page/scenario/satvpn/geo_loss?values.vpn=none,wireguard,openvpn_tcp&values.cc=cubic,bbr2"
+    "&values.loss=0,0.1,1&values.size=10M&seeds=5"
+)
+
+
+def main() -> None:
+    """Launch GEO downloads, wait for page 1 of the report above them, and take its picture."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        sync_playwright() as playwright,
+        subprocess.Popen(SERVE, stdout=subprocess.PIPE, text=True, cwd=folder) as server,
+    ):
+        assert server.stdout
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        page = browser.new_page(viewport={"width": 1000, "height": 900})
+        page.goto(server.stdout.readline().split()[0])
+        page.goto(page.url + FORM)
+        page.get_by_role("button", name="Launch", exact=True).click()
+        expect(page.locator("#main")).to_have_attribute("aria-busy", "false", timeout=3_600_000)
+        expect(page.locator("#first-page figure")).to_be_visible(timeout=600_000)
+        page.screenshot(path=sys.argv[1])
+        server.terminate()
+
+
+if __name__ == "__main__":
+    main()
