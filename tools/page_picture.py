@@ -13,7 +13,6 @@ import tempfile
 
 from playwright.sync_api import expect, sync_playwright
 
-SERVE = [sys.executable, "-m", "openbach_run", "serve", "--port", "0"]
 FORM = (
     "page/scenario/satvpn/geo_loss?values.vpn=none,wireguard,openvpn_tcp&values.cc=cubic,bbr2"
     "&values.loss=0,0.1,1&values.size=10M&seeds=5"
@@ -22,11 +21,9 @@ FORM = (
 
 def main() -> None:
     """Launch GEO downloads, wait for page 1 of the report above them, and take its picture."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        sync_playwright() as playwright,
-        subprocess.Popen(SERVE, stdout=subprocess.PIPE, text=True, cwd=folder) as server,
-    ):
+    serve = [sys.executable, "-m", "openbach_run", "serve", "--port", "0"]
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        server = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, cwd=folder)
         assert server.stdout
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
         page = browser.new_page(viewport={"width": 1000, "height": 900})
@@ -37,6 +34,7 @@ def main() -> None:
         expect(page.locator("#first-page figure")).to_be_visible(timeout=600_000)
         page.screenshot(path=sys.argv[1])
         server.terminate()
+        server.wait()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from openbach_run.units import number
 from openbach_run.web import heat, result_sets
 from openbach_run.web.answers import Services
 from openbach_run.web.index import differing
@@ -43,16 +42,12 @@ def table_of(services: Services, item: str, chosen: Sequence[str], sort: str) ->
             of[name] = heat.medians_of(runs, heat.values_of(services, item, name))
         else:
             of[name] = {cell: of_cell[name] for cell, of_cell in values.items() if name in of_cell}
-    by = of.get(sort.lstrip("-"), {})
-
-    def rank(cell: int) -> tuple[float, str]:
-        """Return the key by which a cell is sorted: numbers before texts."""
-        value = by.get(cell, "")
-        amount = value if isinstance(value, float) else number(value)
-        return float("inf") if amount is None else amount, str(value)
-
-    order = sorted(cells, key=rank, reverse=sort.startswith("-")) if by else list(cells)
-    order.sort(key=lambda cell: bool(by) and cell not in by)
+    by = sort.lstrip("-")
+    values_by: list[Any] = list(dict.fromkeys(of.get(by, {}).values()))
+    ranked = sorted(values_by) if by in measures else heat.ordered(values_by)
+    ranks = {value: rank for rank, value in enumerate(ranked)}
+    there = sorted(of.get(by, {}), key=lambda cell: ranks[of[by][cell]], reverse=sort[:1] == "-")
+    order = [*there, *(cell for cell in cells if cell not in of.get(by, {}))]
     places = {name: decimals(map(float, of[name].values())) for name in of if name in measures}
     rows = [(cells[cell].key, [of[name].get(cell) for name in of]) for cell in order]
     return {"columns": list(of), "known": known, "places": places, "rows": rows}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -204,20 +205,14 @@ def _campaign_file(
         campaigns = launches.campaigns_of_file(services, name, launch_form.asked_seeds(seeds))
     except InputError as wrong:
         campaigns, error = launches.campaigns_of_file(services, name, None), str(wrong)
-    lines = []
-    for campaign in campaigns:
-        several = [(name, values) for name, values in campaign.values.items() if len(values) > 1]
-        swept = [f"{name}: {', '.join(values)}" for name, values in several]
-        expected = launch_form.forecast(services, [campaign])
-        lines.append({"scenario": campaign.scenario.name, "swept": swept, "expected": expected})
     return shown(
         request,
         "campaign.html",
         422 if error else 200,
         name=name,
         description=first_comment(launches.campaign_files(services)[name]),
-        lines=lines,
-        expected=launch_form.forecast(services, campaigns),
+        campaigns=campaigns,
+        forecast=partial(launch_form.forecast, services),
         seeds=seeds,
         title=given.get("title", ""),
         error=error,

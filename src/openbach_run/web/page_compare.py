@@ -25,8 +25,6 @@ from openbach_run.web.runs import Run, find_run
 
 SAVED = ("run", "cell", "base", "seed", "times", "from", "to", "hide", "more")
 """The fields of an address that are stored with a comparison."""
-OF_COMPARISON = "compare/"
-"""The beginning of the item of a stored comparison."""
 
 router = APIRouter()
 
@@ -57,8 +55,7 @@ def comparison(request: Request, services: With) -> Response:
     paired = compare.are_paired(services, items)
     kept = {"seed": query.get("seed"), "times": query.get("times")}
     pairs = [*words, *((name, value) for name, value in kept.items() if value)]
-    sql = "SELECT substr(item, ?) AS key, name FROM mark WHERE item LIKE ? ORDER BY name"
-    all_saved = services.database.pairs(sql, len(OF_COMPARISON) + 1, f"{OF_COMPARISON}%")
+    all_saved = "SELECT substr(item, 9), name FROM mark WHERE item LIKE 'compare/%' ORDER BY name"
     return shown(
         request,
         "compare.html",
@@ -67,46 +64,40 @@ def comparison(request: Request, services: With) -> Response:
         differ=differ,
         same=same,
         missing=len(set(asked_items(query))) - len(items),
-        query=urlencode(pairs),
-        times=query.get("times", ""),
+        address=urlencode(pairs),
         words=words,
         warnings=compare.warnings(items, paired=paired),
         ratios=compare.ratios(services, items, base, paired=paired) if len(items) > 1 else [],
         paired=paired,
         seed=None if all_seeds else seed,
         seeds=sorted(seeds),
-        saved=query.get("saved", ""),
-        all_saved=all_saved,
+        all_saved=services.database.pairs(all_saved),
         without=lambda word: urlencode([other for other in words if "=".join(other) != word]),
     )
 
 
 @router.post("/page/compare")
 def save(form: Form, services: With) -> Response:
-    """Store a comparison under a name, and show it at an address of its own."""
+    """Store a comparison under a name, and show it; without a name remove it, but not its runs."""
     pairs = [
         (name, value) for name, value in parse_qsl(str(form.get("shown", ""))) if name in SAVED
     ]
     query, name = urlencode(pairs), str(form.get("name", "")).strip()
     key = hashlib.sha256(query.encode()).hexdigest()[:12]
-    result_sets.mark(services, f"{OF_COMPARISON}{key}", name=name or key, note=query)
+    if not name:
+        services.database.execute("DELETE FROM mark WHERE item = ?", f"compare/{form.get('key')}")
+        return RedirectResponse("/page/compare", 303)
+    result_sets.mark(services, f"compare/{key}", name=name, note=query)
     return RedirectResponse(f"/page/compare/{key}", 303)
 
 
 @router.get("/page/compare/{key}")
 def saved(key: str, services: With) -> Response:
     """Redirect to a comparison as it was stored. Raises Refusal (404)."""
-    row = services.database.row("SELECT note FROM mark WHERE item = ?", OF_COMPARISON + key)
+    row = services.database.row("SELECT note FROM mark WHERE item = ?", f"compare/{key}")
     if row is None:
         raise not_found("Comparison", key=key)
     return RedirectResponse(f"/page/compare?{row['note']}&saved={quote(key)}", 303)
-
-
-@router.post("/page/compare/{key}/remove")
-def remove(key: str, form: Form, services: With) -> Response:
-    """Remove a stored comparison; its runs stay."""
-    services.database.execute("DELETE FROM mark WHERE item = ?", OF_COMPARISON + key)
-    return RedirectResponse("/page/compare", 303)
 
 
 def pair(item: Item) -> tuple[str, str]:

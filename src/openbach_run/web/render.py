@@ -53,11 +53,9 @@ def decimals(values: Iterable[float]) -> int:
 
     The least one has three digits, unless the greatest had more than six; whole numbers have none.
     """
-    found = [abs(value) for value in values if value]
-    if all(value.is_integer() for value in found):
-        return 0
-    least, most = (math.floor(math.log10(edge(found))) for edge in (min, max))
-    return max(0, min(2 - least, 5 - most))
+    parts = [value for value in values if not value.is_integer()]
+    digits = [math.floor(math.log10(abs(value))) for value in parts]
+    return max(0, min(2 - min(digits), 5 - max(digits))) if digits else 0
 
 
 def fixed(value: float, places: int) -> str:

@@ -167,8 +167,7 @@ def measured_by(services: Services, runs: Iterable[Run]) -> dict[int, dict[str, 
     return values
 
 
-OF_LAUNCH = "member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id WHERE m.launch = ?"
-LATEST = "SELECT *, time(r.ended, 'unixepoch') AS clock FROM {} ORDER BY r.ended DESC LIMIT 12"
+LATEST = "SELECT run.*, time(ended, 'unixepoch') AS clock FROM {} ORDER BY ended DESC LIMIT 12"
 # What the runs that go on have taken so far is no longer to go.
 SPEED = """
 SELECT COALESCE(AVG(r.wall_s), (SELECT AVG(wall_s) FROM run WHERE folder = m.folder)) AS each_s,
@@ -181,23 +180,20 @@ SELECT COALESCE(AVG(r.wall_s), (SELECT AVG(wall_s) FROM run WHERE folder = m.fol
 def latest(services: Services, item: str) -> list[Row]:
     """Return the rows of the runs of a set that have ended last, the latest first."""
     kind, _, name = item.partition("/")
-    if kind == "launch":
-        return services.database.rows(LATEST.format(OF_LAUNCH), number_of(name))
-    return services.database.rows(LATEST.format("run r WHERE r.folder = ?"), name)
+    if kind != "launch":
+        return services.database.rows(LATEST.format("run WHERE folder = ?"), name)
+    of_it = "member JOIN run USING (folder, run_id) WHERE launch = ?"
+    return services.database.rows(LATEST.format(of_it), number_of(name))
 
 
 def to_go(services: Services, results: Results) -> str:
-    """Return in words how long the runs of a set still take, by those that have ended."""
-    kind, _, name = results.item.partition("/")
-    left, workers = results.total - results.done, results.running or services.launcher.workers
-    if kind == "launch":
-        row = services.database.row(SPEED, number_of(name))
-    else:
-        sql = "SELECT AVG(wall_s) AS each_s, 0 AS spent_s FROM run WHERE folder = ?"
-        row = services.database.row(sql, name)
+    """Return in words how long the runs of a launch still take, by those that have ended."""
+    left = results.total - results.done
+    row = services.database.row(SPEED, number_of(results.item.removeprefix("launch/")))
     if not left or row is None or row["each_s"] is None:
         return ""
-    return f"about {duration(max(0, left * row['each_s'] - (row['spent_s'] or 0)) / workers)} to go"
+    to_go_s = max(0.0, left * row["each_s"] - (row["spent_s"] or 0))
+    return f"about {duration(to_go_s / services.launcher.workers)} to go"
 
 
 def number_of(text: str) -> int:
