@@ -53,7 +53,7 @@ def decimals(values: Iterable[float]) -> int:
 
     The least one has three digits, unless the greatest had more than six; whole numbers have none.
     """
-    parts = [value for value in values if not value.is_integer()]
+    parts = [value for value in values if value % 1]
     digits = [math.floor(math.log10(abs(value))) for value in parts]
     return max(0, min(2 - min(digits), 5 - max(digits))) if digits else 0
 
