@@ -376,8 +376,8 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(
     expect(wide.get_by_text("6 runs that have failed")).to_be_visible()
     expect(wide.locator(".scale li")).to_have_count(10)
     shades = wide.locator(".scale").inner_text()
-    wide.get_by_label("vpn", exact=True).select_option("wireguard")
-    wide.get_by_label("loss", exact=True).select_option("0")
+    wide.locator("select[name='only.vpn']").select_option("wireguard")
+    wide.locator("select[name='only.loss']").select_option("0")
     wide.get_by_role("button", name="Show").click()
     expect(wide.locator(".heat td")).to_have_count(1)
     assert wide.locator(".scale").inner_text() == shades, "whatever is shown of the results"
@@ -664,6 +664,7 @@ def test_a_launch_while_it_runs_is_stopped_and_resumed(
         expect(other.locator("figcaption").first).to_contain_text("goodput (Mbit/s)")
         name = page.viewport_size["width"]  # type: ignore[index]
         page.screenshot(path=picture(f"serve-live-{name}"), full_page=True)
+        expect(page.locator("#first-page figure")).to_be_visible()  # else the server ends meanwhile
 
 
 def test_a_page_that_is_not_there_is_a_page(
