@@ -159,13 +159,7 @@ def test_the_darkest_shade_is_twice_the_lightest_or_more(
 
 @pytest.mark.parametrize(
     ("values", "places"),
-    [
-        ([4.75, 5.472], 2),
-        ([27.34, 494.21], 1),
-        ([10.0, 1e7], 0),
-        ([0, 0.0123, 31000.5], 1),
-        ([], 0),
-    ],
+    [([4.75, 5.472], 2), ([27.34, 494.2], 1), ([1e7], 0), ([0, 0.0123, 3e4], 1)],
 )
 def test_values_stand_below_each_other(values: list[float], places: int) -> None:
     assert decimals(values) == places
@@ -175,10 +169,8 @@ def test_curves_begin_with_the_first_byte() -> None:
     rtt = Curve("rtt (ms)", "a", [1.0, 4.0, 5.0], [500.0] * 3)
     goodput = Curve("goodput (Mbit/s)", "a", [3.0, 3.5, 4.0, 4.5], [0.0, 0.0, 1.0, 2.0])
     later = Curve("goodput (Mbit/s)", "b", [7.0, 7.5, 8.0], [3.0, 4.0, 5.0], run=1)
-    moved = {
-        one.plot[0] + one.line: one.times_s for one in curves.from_first_byte([rtt, goodput, later])
-    }
-    assert moved == {"ra": [0.5, 1.5], "ga": [0.0, 0.5, 1.0], "gb": [0.0, 0.5, 1.0]}
+    moved = [curve.times_s for curve in curves.from_first_byte([rtt, goodput, later])]
+    assert moved == [[0.5, 1.5], [0.0, 0.5, 1.0], [0.0, 0.5, 1.0]]
 
 
 def test_the_heat_map_has_the_notes_on_its_times(tmp_path: Path) -> None:

@@ -161,9 +161,7 @@ def heat(
         columns=["".join(column) for column in grid.columns],
         rows=[(list(row), list(map(shown, repeat(row), grid.columns))) for row in lines],
         shades=scale,
-        decimals=services.index.remembered(
-            (item, "decimals", measure), lambda: decimals(values.values())
-        ),
+        decimals=decimals(values.values()),
         cells=len(cells),
         page=page,
         pages=pages,

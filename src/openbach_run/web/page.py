@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 
 from openbach_jobs.presets import ES_N0_FILE
 from openbach_run import drawing
@@ -127,7 +127,7 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
         try:
             numbers = launch_form.asked_seeds(seeds)
             number = launches.launch(services, project, name, chosen, numbers)
-            if title := _title(form):
+            if title := str(form.get("title", "")).strip():
                 result_sets.mark(services, f"launch/{number}", name=title)
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
@@ -135,11 +135,6 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
     # A field without a value is shown as empty, not with its default.
     chosen = {**{name: [] for name in errors}, **chosen}
     return _scenario(request, services, project, name, chosen, seeds, 422, errors)
-
-
-def _title(form: FormData) -> str:
-    """Return the name that a launch is given; "" for none."""
-    return str(form.get("title", "")).strip()[:200]
 
 
 @router.post("/page/check/{project}/{name}")
@@ -226,7 +221,8 @@ def start_campaign_file(name: str, request: Request, form: Form, services: With)
         return _campaign_file(request, services, name, form)
     try:
         seeds = launch_form.asked_seeds(str(form.get("seeds", ""))[:1000])
-        first = launches.launch_file(services, name, seeds, _title(form))
+        title = str(form.get("title", "")).strip()
+        first = launches.launch_file(services, name, seeds, title)
     except InputError as error:
         return _campaign_file(request, services, name, form, str(error))
     return RedirectResponse(address(f"launch/{first}"), 303)

@@ -211,8 +211,8 @@ def set_table(kind: str, name: str, request: Request, services: With) -> Respons
     """Show the cells of a set as rows, with the columns that are asked for."""
     services.index.look(LOOK_S)
     results, query = result_sets.find_set(services, f"{kind}/{name}"), request.query_params
-    columns, sort = query.getlist("column"), query.get("sort", "")
-    table = cells.table_of(services, results.item, columns, sort)
+    sort = query.get("sort", "")
+    table = cells.table_of(services, results.item, query.getlist("column"), sort)
     page, pages, rows = heat.page_of(table["rows"], query.get("page", "1"), ROWS)
     more = {"results": results, "page": page, "pages": pages, "shown_rows": rows}
     return shown(request, "table.html", **table, **more)

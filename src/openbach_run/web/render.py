@@ -53,9 +53,10 @@ def decimals(values: Iterable[float]) -> int:
 
     The least one has three digits, unless the greatest had more than six; whole numbers have none.
     """
-    parts = [value for value in values if value % 1]
-    digits = [math.floor(math.log10(abs(value))) for value in parts]
-    return max(0, min(2 - min(digits), 5 - max(digits))) if digits else 0
+    found = [value for value in values if value]
+    digits = [math.floor(math.log10(abs(value))) for value in found]
+    is_whole = not any(value % 1 for value in found)
+    return 0 if is_whole else max(0, min(2 - min(digits), 5 - max(digits)))
 
 
 def fixed(value: float, places: int) -> str:

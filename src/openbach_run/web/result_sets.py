@@ -233,10 +233,12 @@ def all_sets(services: Services) -> list[Results]:
     """
     marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark")}
     launches = [_launch(row, marks) for row in services.database.rows(OF_LAUNCHES)]
-    scenarios = {name for one in launches if not one.deleted for name in one.scenarios}
-    launched = {services.launcher.directory(name).name for name in scenarios}
+    there = [launch.scenarios[0] for launch in launches if not launch.deleted]
+    launched = {services.launcher.directory(scenario).name for scenario in there}
     rows = [
-        row for name, row in folder_rows(services).items() if row["command"] or name not in launched
+        row
+        for row in folder_rows(services).values()
+        if row["command"] or row["name"] not in launched
     ]
     folders = [_folder(row, marks, services) for row in rows]
     return sorted([*launches, *folders], key=lambda results: results.date, reverse=True)
