@@ -14,8 +14,8 @@ import tempfile
 from playwright.sync_api import expect, sync_playwright
 
 FORM = (
-    "page/scenario/satvpn/geo_loss?values.vpn=none,wireguard,openvpn_tcp&values.cc=cubic,bbr2"
-    "&values.loss=0,0.1,1&values.size=10M&seeds=5"
+    "page/scenario/satvpn/geo_loss?values.vpn=none,wireguard&values.cc=cubic,bbr2"
+    "&values.loss=0,1&values.size=10M&seeds=5"
 )
 
 

@@ -50,12 +50,12 @@ def home(request: Request, services: With) -> Response:
 
 
 def first_comment(file: Path) -> str:
-    """Return the text of a file's first comment, without its licence."""
+    """Return the text of a file's first comment, without its licence and schema."""
     words = []
     for line in file.read_text().splitlines():
         if not line.startswith("#"):
             break
-        if "SPDX-License-Identifier" not in line:
+        if "SPDX-License-Identifier" not in line and "yaml-language-server" not in line:
             words.append(line.strip("# "))
     return " ".join(words).strip()
 
