@@ -53,10 +53,11 @@ def decimals(values: Iterable[float]) -> int:
 
     The least one has three digits, unless the greatest had more than six; whole numbers have none.
     """
-    found = [value for value in values if value]
-    digits = [math.floor(math.log10(abs(value))) for value in found]
-    is_whole = not any(value % 1 for value in found)
-    return 0 if is_whole else max(0, min(2 - min(digits), 5 - max(digits)))
+    found = [abs(value) for value in values if value]
+    if not any(value % 1 for value in found):
+        return 0
+    least, most = (math.floor(math.log10(edge)) for edge in (min(found), max(found)))
+    return max(0, min(2 - least, 5 - most))
 
 
 def fixed(value: float, places: int) -> str:

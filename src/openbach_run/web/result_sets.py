@@ -180,10 +180,11 @@ SELECT COALESCE(AVG(r.wall_s), (SELECT AVG(wall_s) FROM run WHERE folder = m.fol
 def latest(services: Services, item: str) -> list[Row]:
     """Return the rows of the runs of a set that have ended last, the latest first."""
     kind, _, name = item.partition("/")
-    if kind != "launch":
-        return services.database.rows(LATEST.format("run WHERE folder = ?"), name)
-    of_it = "member JOIN run USING (folder, run_id) WHERE launch = ?"
-    return services.database.rows(LATEST.format(of_it), number_of(name))
+    ask, of_it = services.database.rows, "member JOIN run USING (folder, run_id) WHERE launch = ?"
+    if kind == "launch":
+        return ask(LATEST.format(of_it), number_of(name))
+    sql = LATEST.format("run WHERE folder = ?")
+    return services.index.remembered((item, "latest"), lambda: ask(sql, name))
 
 
 def to_go(services: Services, results: Results) -> str:
