@@ -182,6 +182,8 @@ def test_the_first_page_asks_a_question_and_is_searched(
     wide.get_by_role("button", name="Launch", exact=True).press("Enter")
     expect(wide.get_by_role("heading", name="My first one")).to_be_visible()
     wait_for_end(wide, 4)
+    wide.goto(quick)
+    expect(wide.get_by_role("link", name="My first one")).to_be_visible()
 
 
 def test_a_campaign_is_estimated_named_and_in_one_group(

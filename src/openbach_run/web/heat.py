@@ -143,9 +143,9 @@ def heat(
 
     notes = _notes(measure, cells.values(), by_cell.values())
     if measure == USUAL:
-        received = values_of(services, item, RECEIVED)
-        timed = _records(scenario, cells, by_cell, values, received)
-        notes += notes_on_times(list(timed), list(swept))
+        timed = _records(scenario, cells, by_cell, values, values_of(services, item, RECEIVED))
+        key = (item, "times", scenario, *map("=".join, only.items()))
+        notes += services.index.remembered(key, lambda: notes_on_times(list(timed), list(swept)))
     sample: dict[str, str] = next(iter(cells.values()), {})
     return Heat(
         scenario=scenario,

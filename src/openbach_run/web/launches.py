@@ -90,11 +90,10 @@ def launch_file(services: Services, name: str, seeds: Seeds, title: str) -> int:
     numbers = []
     for campaign in campaigns:
         scenario = campaign.scenario.name
-        number = launch(services, PROJECT, scenario, campaign.values, campaign.every_seed)
-        numbers.append(number)
+        numbers.append(launch(services, PROJECT, scenario, campaign.values, campaign.every_seed))
         place = f" {len(numbers)}/{len(campaigns)}: {scenario}" if len(campaigns) > 1 else ""
-        tag = f"{name}-{numbers[0]}"
-        mark(services, f"launch/{number}", name=f"{title or name}{place}", tags=tag)
+        marks = {"name": f"{title or name}{place}", "tags": f"{name}-{numbers[0]}"}
+        mark(services, f"launch/{numbers[-1]}", **marks)
     return numbers[0]
 
 

@@ -127,8 +127,7 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
         try:
             numbers = launch_form.asked_seeds(seeds)
             number = launches.launch(services, project, name, chosen, numbers)
-            if title := str(form.get("title", "")).strip():
-                result_sets.mark(services, f"launch/{number}", name=title)
+            result_sets.mark(services, f"launch/{number}", name=str(form.get("title", "")).strip())
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
             errors = {"": str(error)}
@@ -208,8 +207,7 @@ def _campaign_file(
         description=first_comment(launches.campaign_files(services)[name]),
         campaigns=campaigns,
         forecast=partial(launch_form.forecast, services),
-        seeds=seeds,
-        title=given.get("title", ""),
+        given=given,
         error=error,
     )
 
@@ -221,8 +219,7 @@ def start_campaign_file(name: str, request: Request, form: Form, services: With)
         return _campaign_file(request, services, name, form)
     try:
         seeds = launch_form.asked_seeds(str(form.get("seeds", ""))[:1000])
-        title = str(form.get("title", "")).strip()
-        first = launches.launch_file(services, name, seeds, title)
+        first = launches.launch_file(services, name, seeds, str(form.get("title", "")).strip())
     except InputError as error:
         return _campaign_file(request, services, name, form, str(error))
     return RedirectResponse(address(f"launch/{first}"), 303)

@@ -53,8 +53,7 @@ def comparison(request: Request, services: With) -> Response:
     seeds: set[int] = set().union(*(item.seeds for item in items if item.is_cell))
     words = [pair(item) for item in items]
     paired = compare.are_paired(services, items)
-    kept = {"seed": query.get("seed"), "times": query.get("times")}
-    pairs = [*words, *((name, value) for name, value in kept.items() if value)]
+    pairs = [*words, *((name, query[name]) for name in ("seed", "times") if query.get(name))]
     all_saved = "SELECT substr(item, 9), name FROM mark WHERE item LIKE 'compare/%' ORDER BY name"
     return shown(
         request,

@@ -24,10 +24,6 @@ from openbach_run.web.store import RUNNING
 
 LOOK_S = 0.1
 """The time in s that a page takes to look for new results; the rest is found in the background."""
-ROWS = 100
-"""The cells on one page of the table."""
-LISTED_RUNS = 50
-"""The most runs that a page lists by name."""
 SORTED = ("title", "scenarios", "total", "state", "date")
 """What the list of results can be sorted by: attributes of a set."""
 ASKED = ("q", "scenario", "state", "tag", "from", "to", "deleted")
@@ -122,7 +118,6 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     query = dict(request.query_params)
     table = heat.heat(services, results.item, runs, query)
     row = launches.find_launch(services, int(name)) if kind == "launch" else None
-    template = "map.html" if "part" in query else "set.html"
 
     def label(cell: int) -> str:
         """Return the values by which a cell differs from others of the set."""
@@ -132,7 +127,7 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
 
     return shown(
         request,
-        template,
+        "map.html" if "part" in query else "set.html",
         results=results,
         heat=table,
         runs=runs,
@@ -141,9 +136,9 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
         again=again(services, results, row, runs),
         label=label,
         latest=result_sets.latest(services, results.item),
-        running=[run for run in runs if run.status == RUNNING][:LISTED_RUNS],
+        running=[run for run in runs if run.status == RUNNING][: result_sets.PER_PAGE],
         to_go=result_sets.to_go(services, results),
-        failed=[run for run in runs if run.failed][:LISTED_RUNS],
+        failed=[run for run in runs if run.failed][: result_sets.PER_PAGE],
     )
 
 
@@ -211,11 +206,10 @@ def set_table(kind: str, name: str, request: Request, services: With) -> Respons
     """Show the cells of a set as rows, with the columns that are asked for."""
     services.index.look(LOOK_S)
     results, query = result_sets.find_set(services, f"{kind}/{name}"), request.query_params
-    sort = query.get("sort", "")
-    table = cells.table_of(services, results.item, query.getlist("column"), sort)
-    page, pages, rows = heat.page_of(table["rows"], query.get("page", "1"), ROWS)
-    more = {"results": results, "page": page, "pages": pages, "shown_rows": rows}
-    return shown(request, "table.html", **table, **more)
+    table = cells.table_of(services, results.item, query.getlist("column"), query.get("sort", ""))
+    page, pages, rows = heat.page_of(table["rows"], query.get("page", "1"), result_sets.PER_PAGE)
+    shown_part = {"results": results, "page": page, "pages": pages, "shown_rows": rows}
+    return shown(request, "table.html", **table, **shown_part)
 
 
 @router.post("/page/launch/{number:int}/stop")
@@ -298,7 +292,7 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
         runs=runs,
         measured=measured,
         names=names,
-        words={name: words[name][0] for name in names},
+        words=words,
         estimates=estimates,
         values=values,
         differs=differs,
