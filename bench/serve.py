@@ -158,8 +158,8 @@ def measure(url: str, session: requests.Session, pid: int) -> None:
         "more are being read" in shown
     ):
         time.sleep(1)
-    times_s = time.monotonic() - begun_s, cpu_s(pid) - begun_cpu_s
-    print("index: {:.1f} s, {:.1f} CPU s (once; kept)\n".format(*times_s))
+    took_s = time.monotonic() - begun_s, cpu_s(pid) - begun_cpu_s
+    print("index: {:.1f} s, {:.1f} CPU s (once; kept)\n".format(*took_s))
     time.sleep(3)
     keys = re.findall(r"/cell/(\w+)", session.get(url + "page/set/folder/large", timeout=60).text)
     cells = [f"folder/large/{key}" for key in keys[:12]]
