@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # `make smoke` takes half a minute; `make check` sets up what is missing and runs what every push needs, `make nightly` the rest:
-# the parts of tools/parts.py. Rare things are programs in tools/ and bench/ (tools/moved.txt).
+# the parts of tools/parts.py. Rare things are programs in tools/ (tools/moved.txt).
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
-SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/deb tools/in-root tools/try-empty tools/try-install bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
+SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/deb tools/in-root tools/try-empty tools/try-install tools/bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
 	docs/clusters/slurm.sh tests/guest/slurm/nodes.sh kernel/tests/init.sh kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
@@ -27,8 +27,8 @@ nightly: # all of it, or a part: make nightly PART=wheels; .ci/nightly.stamp the
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=bench:pep/tests:tests/openbach:tests/peers:tests/satlink:$(JOBS) $(DEV) mypy --explicit-package-bases \
-		src jobs tests pep bench tools topologies docs/man docs/site kernel/tests kernel/wheel.py
+	MYPYPATH=tools/bench:pep/tests:tests/openbach:tests/peers:tests/satlink:$(JOBS) $(DEV) mypy --explicit-package-bases \
+		src jobs tests pep tools library docs/man docs/site kernel/tests kernel/wheel.py
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 SMOKE := budget campaign ci cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
@@ -90,14 +90,14 @@ other-cpu: # the golden cells on an emulated CPU, below another kernel of the ho
 	$(DEV) python tools/other_cpu.py --cpu $(CPU) --only "$(CELLS)"
 
 bench:
-	$(DEV) python bench/bench.py
+	$(DEV) python tools/bench/bench.py
 
 bench-clock: # virtual time with noise against a real clock: hours of an idle machine
-	$(DEV) python bench/clock.py
+	$(DEV) python tools/bench/clock.py
 
 scenarios: # those that people open as JSON, anew; `openbach-run expand` and `package` make any other
 	./openbach-run expand -o scenarios $(patsubst %.json,%.yml,$(wildcard scenarios/*.json))
-	$(DEV) python topologies/build.py
+	$(DEV) python library/topologies/build.py
 
 try-install: # each way to install, in an empty Debian 13; as root, some 10 minutes
 	tools/try-install
@@ -116,7 +116,7 @@ site: # the documentation, with a search that needs no network: site/index.html;
 	mkdir -p build/pages
 	git ls-files -z '*.md' '*.svg' 'docs/*.png' 'docs/clusters/*' 'docs/ci/*' inventory.yml 'docs/site/*.css' 'docs/site/*.js' docs/example.ipynb 'src/openbach_run/schemas/*.json' 'kernel/tests/*.py' 'kernel/tests/*.toml' 'reports/*.html' 'reports/*.pdf' \
 		| grep -zv '^tests/\|^reports/templates/\|^\.github/\|/files/' | xargs -0 cp --parents -t build/pages
-	$(DEV) mkdocs build --strict
+	$(DEV) mkdocs build --strict --config-file docs/mkdocs.yml
 	rm -rf build
 
 REPORTED := $(filter-out full,$(patsubst reports/%/results.parquet,%,$(wildcard reports/*/results.parquet)))

@@ -61,7 +61,7 @@ from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.reading import read_scenario
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import DEBIAN_LOCK, LIBRARY, REPOSITORY
 from openbach_run.playbook import installation_of
 from openbach_run.report import hosts, published
 from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
@@ -206,7 +206,7 @@ def all_of(*patterns: str) -> list[bytes]:
     return [
         file.read_bytes()[:LONGEST]
         for pattern in patterns
-        for file in sorted(REPOSITORY.glob(pattern))
+        for file in sorted([*REPOSITORY.glob(pattern), *LIBRARY.glob(pattern)])
     ]
 
 
@@ -658,7 +658,7 @@ AS_WRITTEN = list(
     )
 )
 SUMS = b"0" * 64 + b"  README.md\n" + b"1" * 64 + b"  results/geo/results.csv\n"
-LOCK = b"".join((REPOSITORY / "debian.lock").read_bytes().splitlines(keepends=True)[:20])
+LOCK = b"".join(DEBIAN_LOCK.read_bytes().splitlines(keepends=True)[:20])
 TREES = line(
     mine={
         "version": "1",

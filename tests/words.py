@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-DEVELOPERS = ("docs/developers/",)
+DEVELOPERS = ("docs/developers/", "docs/CONTRIBUTING.md", "docs/CHANGELOG.md")
 """Pages below these may name commits and machines, and are not counted."""
 PRIVATE = {
     "says what: name what is said": (

@@ -4,7 +4,7 @@
 The golden cells and the table of geo_loss with it.
 
 Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands
-in build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.
+in build/bump-debian.txt, for the commit (`git commit --file`) and a line of docs/CHANGELOG.md.
 
 `--add` locks only what debian.lock lacks: a package that a job or the guest names since.
 """

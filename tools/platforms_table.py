@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The published report's findings under each platform, as the table of docs/platforms.md.
 
-    tools/dev tools/platforms_table.py RESULTS…    # of campaigns/platforms.yml
+    tools/dev tools/platforms_table.py RESULTS…    # of library/campaigns/platforms.yml
 
 A column is a platform, a row a part of a claim on an orbit: its verdict, how many comparisons hold,
 and on which side of no difference, or of its bounds, their medians lie (< all below, > all above,

@@ -181,7 +181,7 @@ def _with_common_runs(place: Path, name: str) -> Path:
 def _path(campaign: str) -> str:
     """Return a campaign as the report's command shall have it."""
     # By its file: some scenarios have the name of a campaign.
-    return campaign if Path(campaign).suffix else f"campaigns/{campaign}.yml"
+    return campaign if Path(campaign).suffix else f"library/campaigns/{campaign}.yml"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # A campaign on Slurm: an array of jobs, each with a worker for each of its CPUs. On a login node, in a checkout that all
 # nodes see:
-#     docs/clusters/slurm.sh 8 campaigns/matrix.yml --seeds 5
-# starts eight jobs, runs `./openbach-run campaigns/matrix.yml --seeds 5` on their workers, and ends them.
+#     docs/clusters/slurm.sh 8 library/campaigns/matrix.yml --seeds 5
+# starts eight jobs, runs `./openbach-run library/campaigns/matrix.yml --seeds 5` on their workers, and ends them.
 # A guest has 512 MB. SBATCH_PARTITION, SBATCH_ACCOUNT and the like of your environment apply.
 #SBATCH --cpus-per-task=8 --mem-per-cpu=1500M --time=04:00:00 --requeue
 set -eu

@@ -9,6 +9,7 @@ from typing import Any
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Weigh a page for the search by its place."""
     path = page.file.src_uri
-    reader = path == "README.md" or (path.startswith("docs/") and "/developers/" not in path)
+    others = ("docs/developers/", "docs/C")  # CONTRIBUTING.md, CHANGELOG.md
+    reader = path.startswith(("README", "docs/")) and not path.startswith(others)
     page.meta["search"] = {"boost": 4 if reader else 1}
     return markdown

@@ -2,8 +2,8 @@
 """Implementations of QUIC for the jobs that transfer over HTTP/3 with another one than nginx's.
 
 Each is a program that serves a directory. The virtual engine builds it; on an agent it has to be in
-PROGRAMS (quic-stacks/README.md). Which there are is in nginx.py: jobs import this module only when
-they need it, since to read a file takes virtual time.
+PROGRAMS (library/quic-stacks/README.md). Which there are is in nginx.py: jobs import this module
+only when they need it, since to read a file takes virtual time.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ def program_of(stack: str) -> str:
     """Return the program's path. Ends the job if this host has none."""
     program = f"{PROGRAMS}/{PROGRAM[stack]}"
     if not Path(program).exists():
-        sys.exit(f"quic={stack}: this host has no {program} (quic-stacks/README.md)")
+        sys.exit(f"quic={stack}: this host has no {program} (library/quic-stacks/README.md)")
     return program

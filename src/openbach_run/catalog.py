@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The folders and files that a user may add, one for each thing.
 
-This checkout, and any directory of the same shape, has
+A user's directory has at its top what this checkout has there or in the folder library:
 
     vpn-configs/NAME/vpn.json …              a VPN
     congestion-controls/NAME/profile.json …  a congestion control
@@ -30,6 +30,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.data import LIBRARY
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json, read_text
 from openbach_run.paths import REPOSITORY
@@ -89,6 +90,11 @@ class Catalog:
         return Catalog((*roots, REPOSITORY))
 
     @property
+    def shelves(self) -> tuple[Path, ...]:
+        """Return the directories with folders of kinds: each root, and the library in it."""
+        return tuple(place for root in self.roots for place in (root, root / LIBRARY))
+
+    @property
     def checkout(self) -> Path:
         """Return the checkout, which is the last of the directories."""
         return self.roots[-1]
@@ -121,8 +127,8 @@ class Catalog:
             return {}
         by_name: dict[str, Path] = {}
         # In reverse: a file of the first root replaces one of the same name.
-        for root in reversed(self.roots):
-            files = [file for file in (root / kind).glob("*") if file.is_file()]
+        for shelf in reversed(self.shelves):
+            files = [file for file in (shelf / kind).glob("*") if file.is_file()]
             by_name |= {file.name: file for file in files if file.suffix != ".md"}
         return by_name
 
@@ -152,8 +158,8 @@ class Catalog:
         for kind, patterns in PATTERNS.items():
             # The entry is the folder that the pattern's star stands for, or else the file itself.
             depth = patterns[0].count("/")
-            for root in self.roots:
-                files = chain(*((root / kind).glob(pattern) for pattern in patterns))
+            for shelf in self.shelves:
+                files = chain(*((shelf / kind).glob(pattern) for pattern in patterns))
                 for file in sorted(files):
                     entry = file.parents[depth - 1] if depth else file
                     # A job's folder may have other YAML files; that of the job has its name.

@@ -6,6 +6,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from openbach_jobs.data import LIBRARY as LIBRARY_NAME
 from openbach_run.errors import SetupError
 
 FOREIGN = "another user owns it or can write to it (chmod go-w)"
@@ -60,17 +61,18 @@ def cache_directory() -> Path:
 
 
 INSTALLED = Path(__file__).with_name("checkout")
-"""The parts of a checkout in an installed package (setup.py)."""
+"""The parts of a checkout in an installed package (tools/wheel_backend.py)."""
 REPOSITORY = INSTALLED if INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
 CONTENT = (
-    "LICENSE", "README.md", "campaigns", "congestion-controls", "cpus", "debian.lock", "docs",
-    "impairments", "inventory.yml", "jobs", "kernel", "pep", "peps", "platforms", "pyproject.toml",
-    "quic-stacks", "reports/claims.yml", "reports/published.yml", "reports/templates",
-    "requirements.lock", "satellites", "scenarios", "src", "topologies", "vpn-configs",
+    "LICENSE", "README.md", "docs", "inventory.yml", "jobs", "kernel", LIBRARY_NAME, "pep",
+    "pyproject.toml", "reports/claims.yml", "reports/published.yml", "reports/templates",
+    "scenarios", "src", "tools/locks/debian.lock", "tools/locks/requirements.lock", "vpn-configs",
 )  # fmt: skip
 """The parts of a checkout that the command uses: all but tests, benches and most reports."""
-LOCK = REPOSITORY / "requirements.lock"
-DEBIAN_LOCK = REPOSITORY / "debian.lock"
+LIBRARY = REPOSITORY / LIBRARY_NAME
+"""The folder of satellites, congestion controls, campaigns, … (catalog.py)."""
+LOCK = REPOSITORY / "tools/locks/requirements.lock"
+DEBIAN_LOCK = REPOSITORY / "tools/locks/debian.lock"
 INVENTORY = REPOSITORY / "inventory.yml"
 """The inventory of a scenario that names no other."""
 SCENARIOS = REPOSITORY / "scenarios"

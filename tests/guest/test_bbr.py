@@ -355,7 +355,7 @@ def test_the_cases_that_a_transfer_seldom_meets(tmp_path: Path, cc: str) -> None
     The kernel takes the module only if what it does with a socket is right in each case, and the
     run's error names those in which it is not.
     """
-    shipped = REPOSITORY / "congestion-controls" / cc
+    shipped = REPOSITORY / "library/congestion-controls" / cc
     folder = tmp_path / "mine/congestion-controls/checked"
     shutil.copytree(shipped, folder, ignore=lambda *_: [f"tcp_{cc}.c"])
     shutil.copy(shipped / f"tcp_{cc}.c", folder / "control.h")

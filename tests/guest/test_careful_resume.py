@@ -149,8 +149,9 @@ def test_turned_off_it_sends_as_the_plain_control_does(tmp_path: Path) -> None:
     """
     cc = "cubic_resume"
     mine = tmp_path / "mine/congestion-controls" / cc
-    shutil.copytree(REPOSITORY / "congestion-controls" / PLAIN[cc], mine)
-    profile = json.loads((REPOSITORY / "congestion-controls" / cc / "profile.json").read_text())
+    controls = REPOSITORY / "library/congestion-controls"
+    shutil.copytree(controls / PLAIN[cc], mine)
+    profile = json.loads((controls / cc / "profile.json").read_text())
     (mine / "profile.json").write_text(json.dumps({**profile, "algorithm": PLAIN[cc]}))
     off = (
         "server",

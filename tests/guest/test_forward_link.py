@@ -117,7 +117,7 @@ def test_a_high_class_goes_first(tmp_path: Path) -> None:
 def star(place: Path, *words: str) -> Run:
     """Three PCs download, each behind a terminal of its own."""
     ended = command(
-        "topologies/star.json", "orbit=geo_dvbs2", "rate=preset", "cc=bbr2", "loss=0", *words,
+        "library/topologies/star.json", "orbit=geo_dvbs2", "rate=preset", "cc=bbr2", "loss=0", *words,
         "--seeds", "1", "--results", str(place / "r"),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
@@ -130,7 +130,7 @@ def test_a_faded_terminal_takes_air_time_from_the_clear_ones(tmp_path: Path) -> 
 
     Their air time is as 1/efficiency.
     """
-    star_file = REPOSITORY / "topologies/star.json"
+    star_file = REPOSITORY / "library/topologies/star.json"
     scenario = json.loads(star_file.read_text())
     functions = scenario["openbach_functions"]
     commands = [("gw", f"{sending(100, 0.01, 600, f'10.10.2.{n}')}") for n in (2, 3, 4)]
@@ -148,7 +148,7 @@ def test_a_faded_terminal_takes_air_time_from_the_clear_ones(tmp_path: Path) -> 
         )
     (down,) = [one for one in functions if "stop_job_instances" in one]
     down["wait"]["finished_ids"] += [one["id"] for one in functions[-len(commands) :]]
-    scenario["x-inventory"]["file"] = str(REPOSITORY / "topologies/star.yml")
+    scenario["x-inventory"]["file"] = str(REPOSITORY / "library/topologies/star.yml")
     (tmp_path / "star.json").write_text(json.dumps(scenario))
     run = ran(
         tmp_path / "star.json", tmp_path / "r", "orbit=geo_dvbs2", "rate=preset", "cc=cubic", "loss=0",
@@ -218,7 +218,7 @@ def test_the_same_series_makes_the_same_packets(tmp_path: Path) -> None:
 def test_both_links_of_a_system(tmp_path: Path) -> None:
     """Frames forward, and a return link that has to be asked for."""
     ended = command(
-        "topologies/star.json", "orbit=geo_dvbs2_rcs2", "rate=preset", "cc=cubic", "loss=0",
+        "library/topologies/star.json", "orbit=geo_dvbs2_rcs2", "rate=preset", "cc=cubic", "loss=0",
         "size=1M", "forward.es_n0_db=14.5/2", "--seeds", "1", "--results", str(tmp_path / "r"),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

@@ -25,7 +25,7 @@ CELLS = (
     "geo_loss vpn=openvpn_tcp cc=cubic loss=1 size=100k noise=off",
     "leo vpn=strongswan cc=bbr2 size=300k noise=off",
     "leo_loss vpn=nebula cc=cubic loss=1 size=300k noise=off",
-    "topologies/coordinated.json vpn=nebula_lighthouse orbit=leo cc=bbr loss=0 size=300k noise=off",
+    "library/topologies/coordinated.json vpn=nebula_lighthouse orbit=leo cc=bbr loss=0 size=300k noise=off",
     "geo vpn=none cc=cubic http=3 size=100k noise=off",
     "multi_flow orbit=leo vpn=wireguard cc_2=bbr2 loss=0.1 pep=none rate=1M return_rate=1M noise=off",
     "lan_tcp vpn=openvpn_dco impairment=none rate=10M duration_s=2 noise=off",

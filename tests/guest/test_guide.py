@@ -17,7 +17,7 @@ SHORT: dict[str, dict[str, str]] = {
     "web": {"vpn": "none", "cc": "cubic", "pep": "none", "http": "2", "loads": "1"},
     "voip": {"vpn": "none", "background": "none", "loss": "0", "duration_s": "5"},
     "geo_loss_table": {"pep": "none", "size": "100k"},
-    "topologies/lan.json": {"size": "100k"},
+    "library/topologies/lan.json": {"size": "100k"},
     "video": {"duration_s": "8"},
     "link": {},
     "report": {},

@@ -525,7 +525,7 @@ def test_an_upload_goes_the_other_way(run_cells: RunCells) -> None:
 
 
 def test_a_medium_orbit_has_the_delay_of_its_geometry(run_cells: RunCells) -> None:
-    """145 to 147 ms there and back, as satellites/meo.yml says."""
+    """145 to 147 ms there and back, as library/satellites/meo.yml says."""
     (run,) = run_cells(
         "voip", "orbit=meo", "vpn=none", "background=none", "duration_s=4", "ping_s=0.5"
     )

@@ -174,12 +174,12 @@ def test_dkms_builds_them_for_debians_kernels(suite: str, progress: Progress) ->
 
 CHECKPATCH = ("checkpatch.pl", "const_structs.checkpatch", "spelling.txt")
 CHECKED = {
-    "congestion-controls": ("*/*.c", "*/*.h", "*/Kbuild"),
+    "library/congestion-controls": ("*/*.c", "*/*.h", "*/Kbuild"),
     "kernel/src": ("**/*.c", "**/*.h", "**/*.S"),
     "tests/guest/controls": ("*.c",),
 }
 IGNORED = {
-    "congestion-controls": (),
+    "library/congestion-controls": (),
     "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_SETUP"),
     "tests/guest/controls": (),
 }

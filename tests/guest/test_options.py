@@ -115,7 +115,7 @@ def test_a_lighthouse_and_its_ends_have_the_same_values(tmp_path: Path) -> None:
         "cc=cubic",
         "size=60k",
     ]
-    ended = command("topologies/coordinated.json", *settings, "--results", str(tmp_path / "r"))
+    ended = command("coordinated", *settings, "--results", str(tmp_path / "r"))
     assert ended.returncode == 0, ended.stderr
     (run,) = records(tmp_path / "r")
     assert float(run.row["transfer_time_s"]) > 0

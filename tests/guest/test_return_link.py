@@ -231,7 +231,7 @@ def test_each_kind_of_capacity_carries_a_download(tmp_path: Path, values: str) -
 def test_real_terminals_beside_simulated_ones(tmp_path: Path) -> None:
     """The star's three and 180 simulated ones all ask, and equal ones get equal shares."""
     ended = command(
-        "topologies/star.json", "orbit=geo_rcs2", "cc=cubic", "loss=0", "size=1M", "rate=40M", "dama.cra=32k",
+        "library/topologies/star.json", "orbit=geo_rcs2", "cc=cubic", "loss=0", "size=1M", "rate=40M", "dama.cra=32k",
         "dama.rbdc=1024k", "dama.symbols=20M", "dama.simulated=180", "--seeds", "1",
         "--results", str(tmp_path / "r"),
     )  # fmt: skip
@@ -256,12 +256,12 @@ def test_terminals_of_an_inventory_have_shares_of_their_own(tmp_path: Path) -> N
 
     The second one's part by weight is more than it asks for; the others share what it leaves.
     """
-    inventory = (REPOSITORY / "topologies/star.yml").read_text()
+    inventory = (REPOSITORY / "library/topologies/star.yml").read_text()
     for number, share in enumerate(SHARES, 1):
         host = f"        satvpn_st_{number}:\n"
         inventory = inventory.replace(host, f"{host}          satvpn_share: {{{share}}}\n")
     (tmp_path / "star.yml").write_text(inventory)
-    scenario = json.loads((REPOSITORY / "topologies/star.json").read_text())
+    scenario = json.loads((REPOSITORY / "library/topologies/star.json").read_text())
     flood = (
         'python3 -c "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);'
         f" [(s.sendto(b'.' * 1400, ('{GW}', 9)), time.sleep(0.00189)) for n in range(20000)]\""

@@ -18,7 +18,7 @@ from helpers import pcapng
 from helpers.guest_runs import REPOSITORY, Run
 from helpers.scenario_with import Job, all_ran, ran, scenario_of
 
-TOPOLOGIES = REPOSITORY / "topologies"
+TOPOLOGIES = REPOSITORY / "library/topologies"
 _spec = importlib.util.spec_from_file_location("build_topologies", TOPOLOGIES / "build.py")
 assert _spec and _spec.loader
 build = importlib.util.module_from_spec(_spec)

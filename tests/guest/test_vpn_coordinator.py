@@ -19,7 +19,7 @@ HUB, POP, BOX = (
 )
 COORDINATED = [vpn for vpn in VPNS if describe(vpn)["coordinator"]]
 CELLS = (
-    "../topologies/scenarios/coordinated",
+    "../library/topologies/scenarios/coordinated",
     f"vpn={','.join(['nebula', *COORDINATED])}",
     "orbit=geo",
     "loss=0",
@@ -29,7 +29,7 @@ SOURCE, DESTINATION = slice(12, 16), slice(16, 20)
 PROTOCOL, TCP = 9, 6
 EXCHANGE_LIMIT_S = 180
 EXCHANGE = (6000).to_bytes(2)
-INVENTORY = "topologies/coordinated.yml"
+INVENTORY = "library/topologies/coordinated.yml"
 
 
 @pytest.fixture

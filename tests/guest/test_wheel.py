@@ -105,11 +105,11 @@ def test_what_is_in_it(wheel: Path) -> None:
     inside = "openbach_run/checkout/"
     parts = {name.removeprefix(inside) for name in names if name.startswith(inside)}
     assert modes[f"{inside}vpn-configs/wireguard/keygen"] & 0o777 == 0o755
-    assert {"jobs/vpn/files/vpn.py", "congestion-controls/bbr3/bbr.h", "pep/Makefile"} <= parts
+    assert {"jobs/vpn/README.md", "library/congestion-controls/bbr3/bbr.h", "pep/Makefile"} <= parts
     packages = {"openbach_jobs/netem.py", "openbach_jobs/__init__.py", "satlink/formats/table.py"}
     assert packages <= {*names}
     assert not [
         name
         for name in parts
-        if name.startswith(("tests", "bench", "reports/full")) or "__pycache__" in name
+        if name.startswith(("tests", "tools/bench", "reports/full")) or "__pycache__" in name
     ]

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import LIBRARY, REPOSITORY
 from openbach_run.report.words import access_in_words, said, value_of
 
 LEAST = 5
@@ -62,9 +62,9 @@ def _of(row: dict[str, Any], pattern: str, take: Callable[[list[float]], float])
 @cache
 def title(name: str) -> str:
     """Return a VPN's or control's name as its folder has it."""
-    for place in (f"vpn-configs/{name}/vpn.json", f"congestion-controls/{name}/profile.json"):
-        if (REPOSITORY / place).exists():
-            found = json.loads((REPOSITORY / place).read_text()).get("title")
+    for at in (f"vpn-configs/{name}/vpn.json", f"library/congestion-controls/{name}/profile.json"):
+        if (REPOSITORY / at).exists():
+            found = json.loads((REPOSITORY / at).read_text()).get("title")
             return str(found or name.replace("_", " "))
     return name.replace("_", " ")
 
@@ -193,7 +193,7 @@ class Reader:
         cc = first.get("cc", "")
         if first.get("http") == "3":
             quic = first["quic"]
-            stack = json.loads((REPOSITORY / f"quic-stacks/{quic}/stack.json").read_text())
+            stack = json.loads((LIBRARY / f"quic-stacks/{quic}/stack.json").read_text())
             of_stack = stack["congestion_controls"]
             control = title(cc if cc in of_stack else of_stack[0])
             return f"QUIC ({quic.replace('_', ' ')}, {control})"

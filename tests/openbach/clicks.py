@@ -131,7 +131,7 @@ class Hand:
         expect(self.page.get_by_role("dialog")).to_be_visible(timeout=LIMIT_MS)
 
     def close(self) -> None:
-        self.page.get_by_role("dialog").get_by_role("button", name="OK").click()
+        self.page.get_by_role("dialog").get_by_role("button", name="OK", exact=True).click()
 
     def import_scenario(self, file: Path) -> None:
         self.page.locator("input[type=file]").first.set_input_files(str(file))

@@ -81,12 +81,12 @@ class PlatformEngine(VirtualEngine):
             shutil.copytree(REPOSITORY / "kernel", sources)
             with (sources / "config").open("a") as config:
                 config.write((sources / "platform.config").read_text())
-        return KernelBuild(self._cache, sources, REPOSITORY / lock.FILE, only_locked=False)
+        return KernelBuild(self._cache, sources, REPOSITORY / lock.PATH, only_locked=False)
 
     def tree(self) -> Tree:
         """Return the maker of the platform's Debian tree."""
         return Tree(
-            self._cache, HERE / "guest", REPOSITORY / lock.FILE, self._wanted, only_locked=False
+            self._cache, HERE / "guest", REPOSITORY / lock.PATH, self._wanted, only_locked=False
         )
 
 

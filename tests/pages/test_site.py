@@ -20,7 +20,7 @@ from openbach_run.results.record import Store
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = (
     "index", "docs/start", "docs/guide", "docs/arguments", "docs/trust", "docs/reference",
-    "docs/method/index", "docs/method/return-link", "docs/vpns", "reports/index", "CONTRIBUTING",
+    "docs/method/index", "docs/method/return-link", "docs/vpns", "reports/index", "docs/CONTRIBUTING",
 )  # fmt: skip
 PHONE: ViewportSize = {"width": 390, "height": 844}
 

@@ -20,6 +20,7 @@ from openbach_run.openbach.addresses import inventory_file, unknown_entities, wi
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.reading import parse_scenario, read_scenario
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.paths import LIBRARY
 from openbach_run.topology.inventory import load_inventory
 from openbach_run.topology.references import value_of
 
@@ -27,10 +28,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 OURS = load_inventory(ROOT / "inventory.yml")
-LONG = load_inventory(ROOT / "topologies/long_thin.yml")
-SCENARIOS = sorted([*(ROOT / "scenarios").glob("*.yml"), *(ROOT / "topologies").glob("*.json")])
+LONG = load_inventory(LIBRARY / "topologies/long_thin.yml")
+SCENARIOS = sorted([*(ROOT / "scenarios").glob("*.yml"), *(LIBRARY / "topologies").glob("*.json")])
 
-_spec = importlib.util.spec_from_file_location("build_topologies", ROOT / "topologies/build.py")
+_spec = importlib.util.spec_from_file_location("build_topologies", LIBRARY / "topologies/build.py")
 assert _spec and _spec.loader
 build = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(build)
@@ -190,7 +191,7 @@ def test_a_package_has_the_addresses_of_the_platform(tmp_path: Path) -> None:
 def test_a_host_that_the_inventory_lacks_is_refused_before_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lan = ROOT / "topologies/lan.yml"
+    lan = LIBRARY / "topologies/lan.yml"
     asked = [
         str(ROOT / "scenarios/geo.yml"),
         "--inventory",

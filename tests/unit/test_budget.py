@@ -65,7 +65,6 @@ def test_a_file_belongs_to_the_longest_place_and_a_new_folder_to_the_root() -> N
         "src/openbach_run/api.py": "src/openbach_run",
         "src/openbach_run/new/room.py": "src/openbach_run",
         "new/place.py": ".",
-        "setup.py": ".",
     }.items():
         assert budget.place_of(Path(file), places) == place
 

@@ -424,13 +424,13 @@ def test_cells_with_chance_have_seeds_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["full", "leo", "etosat"])
 def test_headline_campaigns_show_the_tail(name: str) -> None:
-    for one in planned_file(REPOSITORY / "campaigns" / f"{name}.yml"):
+    for one in planned_file(REPOSITORY / "library/campaigns" / f"{name}.yml"):
         for cell in one.cells:
             assert len(one.seeds_of(cell)) == (20 if one.has_chance(cell) else 5)
 
 
 @pytest.mark.parametrize(
-    "file", sorted((REPOSITORY / "campaigns").glob("*.yml")), ids=lambda file: str(file.stem)
+    "file", sorted((REPOSITORY / "library/campaigns").glob("*.yml")), ids=lambda it: str(it.stem)
 )
 def test_the_campaigns_of_the_repository(file: Path) -> None:
     assert all(campaign.cells for campaign in planned_file(file))

@@ -25,7 +25,8 @@ from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Without CHANGELOG.md and CONTRIBUTING.md.
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("[!C]*.md"))]
 PACKAGES = load_packages([ROOT / "jobs"])
 LINES = sorted({(page, line) for page in PAGES for line in own_files.commands(page)})
 
@@ -74,7 +75,7 @@ def test_every_page_is_in_the_index_and_the_site_has_it_in_the_same_order() -> N
     index = ROOT / "docs/README.md"
     listed = re.findall(r"^- \[(.+?)\]\((.+?)\)", index.read_text(), re.M)
     paths = [os.path.normpath(f"docs/{path}") for _, path in listed]
-    shown = re.findall(r"^      - (.+): (\S+)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    shown = re.findall(r"^      - (.+): (\S+)$", (ROOT / "docs/mkdocs.yml").read_text(), re.M)
     assert [(title, path) for (title, _), path in zip(listed, paths, strict=True)] == shown
     pages = {str(page.relative_to(ROOT)) for page in PAGES if page not in (PAGES[0], index)}
     assert pages <= set(paths)
@@ -115,7 +116,7 @@ def test_the_package_gives_what_its_python_interface_has() -> None:
 
 
 def test_changes_of_the_newest_version_are_in_four_groups() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text()
+    text = (ROOT / "docs/CHANGELOG.md").read_text()
     title, _, rest = text.partition("\n## ")[2].partition("\n")
     assert re.fullmatch(r"\d+\.\d+\.\d+ \((not yet released|\d{4}-\d\d-\d\d)\)", title), title
     section = rest.partition("\n## ")[0].strip()

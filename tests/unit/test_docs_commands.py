@@ -16,8 +16,8 @@ from openbach_run.commands.main import main
 from openbach_run.paths import REPOSITORY
 
 PAGES = [
-    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")),
-    *sorted((REPOSITORY / "docs").rglob("*.md")),
+    *(REPOSITORY / name for name in ("README.md", "docs/CONTRIBUTING.md")),
+    *sorted((REPOSITORY / "docs").rglob("[!C]*.md")),
 ]
 PROGRAM = r"(?:\$ )?((?:\./|artifact/)?openbach(?:-run)? |make |tools/|sudo |git |python3 |chmod )"
 WITH_A_GUEST = {
@@ -48,10 +48,10 @@ NOT_RUN = {
     r"openbach-run (link|rcs2 orbit=mine|leo orbit=mine)": (
         "measurements of the reader: tests/satlink runs each with data of its own"
     ),
-    r"openbach-run (leo|leo_reconnect|campaigns|topologies)": "the settings of a published table",
+    r"openbach-run (leo|leo_reconnect|library/campaigns|library/topologies)": "the settings of a published table",
     r"(git|sudo|chmod) ": "not our program",
     r"make openbach|tools/try-empty|make try-install|tools/deb": "minutes, as root",
-    r"python3 bench/": "bench/ is tried by hand, on an idle machine",
+    r"python3 tools/bench/": "tools/bench/ is tried by hand, on an idle machine",
     r"\./openbach-run export results/matrix": "tests/unit/test_cli.py exports results of its own",
     r"\./openbach-run .*--locked": "tests/unit/test_lock.py refuses and accepts",
     r"\./openbach-run small": "tests/guest/test_add_topology.py",
@@ -109,7 +109,7 @@ def run_here(page: Path, line: str, place: Path, monkeypatch: pytest.MonkeyPatch
     if words[0] == "report":
         names = [word for word in words if word.startswith("results/")]
         for name in names:
-            campaign = Path(f"campaigns/{Path(name).name}.yml")
+            campaign = Path(f"library/campaigns/{Path(name).name}.yml")
             scenario = str(campaign) if campaign.exists() else Path(name).name
             assert main([scenario, "--seeds", "1", "--quiet", "--results", name]) in (0, 1)
     elif words[0] not in ("link", "--check", "package"):

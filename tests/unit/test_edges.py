@@ -53,9 +53,9 @@ def test_so_are_campaigns_inventories_jobs_and_satellites(here: Path) -> None:
     for file in (ROOT / "jobs/voip").glob("**/*.*"):
         if file.suffix in (".yml", ".txt"):
             marked(file, here / "mine/jobs/voip" / file.relative_to(ROOT / "jobs/voip"))
-    marked(ROOT / "satellites/geo.yml", here / "mine/satellites/geo.yml")
+    marked(ROOT / "library/satellites/geo.yml", here / "mine/satellites/geo.yml")
     marked(
-        ROOT / "congestion-controls/bbr/profile.json",
+        ROOT / "library/congestion-controls/bbr/profile.json",
         here / "mine/congestion-controls/bbr/profile.json",
     )
     more = ["--inventory", str(inventory), "--with", "mine", "cc=bbr", "--dry-run", "--quiet"]

@@ -340,7 +340,7 @@ def test_a_refusal_of_the_backend_names_the_label(tmp_path: Path) -> None:
 def test_the_command_tells_scenarios_from_campaigns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert is_source(written(tmp_path, PING)) and not is_source(ROOT / "campaigns/matrix.yml")
+    assert is_source(written(tmp_path, PING)) and not is_source(ROOT / "library/campaigns/leo.yml")
     assert main.main(["--check", str(tmp_path / "ping.yml")]) == 0
     assert "accepted: 4 functions" in capsys.readouterr().out
     assert main.main([str(written(tmp_path, "a: 1\n", "other.yml"))]) == 2

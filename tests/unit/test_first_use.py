@@ -13,12 +13,12 @@ from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.request import plan_of
+from openbach_run.campaign.request import ours, path_of, plan_of
 from openbach_run.catalog import KINDS as CATALOGED
 from openbach_run.catalog import Catalog
 from openbach_run.commands.listing import KINDS
 from openbach_run.commands.main import main
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import LIBRARY, REPOSITORY
 from openbach_run.units import plain
 
 
@@ -98,6 +98,12 @@ def test_what_can_be_named_is_listed(capsys: pytest.CaptureFixture[str]) -> None
         lines = capsys.readouterr().out.splitlines()
         assert [line.split()[0] for line in lines] == sorted(Catalog().all(kind))
         assert all(len(line.split()) > 1 for line in lines), f"{word}: one without a description"
+
+
+def test_a_path_of_before_the_library_names_the_same_file() -> None:
+    """Records and scripts have `campaigns/full.yml`."""
+    for name in ("campaigns/full.yml", "topologies/lan.json"):
+        assert path_of(name, Catalog()) == Path(ours(name)) == LIBRARY / name
 
 
 def test_a_broken_entry_is_listed_beside_the_others(

@@ -26,7 +26,7 @@ from openbach_run.catalog import KINDS
 from openbach_run.commands.main import COMMANDS
 from openbach_run.engine.local import GUEST_MODULES
 from openbach_run.openbach.job_content import SHARED, imported_of_jobs
-from openbach_run.paths import CONTENT, REPOSITORY
+from openbach_run.paths import CONTENT, LIBRARY, REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_guest_needs_nothing_but_python() -> None:
 
 def test_a_bundle_and_a_wheel_have_every_folder_and_file_that_the_command_reads() -> None:
     assert {
-        *KINDS,
+        *(LIBRARY.name if (LIBRARY / kind).is_dir() else kind for kind in KINDS),
         *(f"reports/{file.name}" for file in (REPOSITORY / "reports").glob("*.yml")),
     } <= {*CONTENT}
 
@@ -163,7 +163,7 @@ def test_the_locks_have_every_python_package_with_hashes() -> None:
     assert project["optional-dependencies"].pop("kernel") == ["openbach-run-kernel"], "only ours"
     locked: set[str] = set()
     for extra, needed in {"": project["dependencies"], **project["optional-dependencies"]}.items():
-        lock = (REPOSITORY / f"requirements{extra and '-'}{extra}.lock").read_text()
+        lock = (REPOSITORY / f"tools/locks/requirements{extra and '-'}{extra}.lock").read_text()
         own_hash, _, lines = lock.partition("\n")
         assert own_hash == f"# {hashlib.sha256(lines.encode()).hexdigest()[:16]}", "run tools/lock"
         names = re.findall(r"^([\w.-]+)==.* --hash=sha256:[0-9a-f]{64}$", lines, re.MULTILINE)
@@ -248,13 +248,12 @@ def test_changes_of_sys_path_are_seen(program: str, changes: bool) -> None:
 
 
 PATH_CHANGERS = {
-    "setup.py",
     "src/openbach_run/guest/init.py",
     "src/openbach_run/guest/threads.py",
     "src/openbach_run/guest/warm.py",
     "tests/helpers/job_paths.py",
 }
-"""A build of a wheel has no path yet; init starts Python in the guest; warm and threads start a job there,
+"""init starts Python in the guest; warm and threads start a job there,
 which looks in its own folder first; job_paths finds the jobs for tests."""
 
 
@@ -268,7 +267,7 @@ def test_no_more_files_change_where_python_looks() -> None:
     assert changers == PATH_CHANGERS
 
 
-LINKS = {"congestion-controls": 7, "kernel": 6, "quic-stacks": 1, "vpn-configs": 2}
+LINKS = {"kernel": 6, "library": 8, "vpn-configs": 2}
 """How many symbolic links there are below each folder, and why.
 
 A congestion control with a module is a folder that is built alone, by Kbuild here and by DKMS on an
@@ -282,6 +281,11 @@ def test_no_more_symbolic_links() -> None:
     """A link that leaves leaves the count, too."""
     links = [name for name in tracked() if (REPOSITORY / name).is_symlink()]
     assert Counter(name.split("/")[0] for name in links) == LINKS
+
+
+def test_the_top_has_at_most_18_entries() -> None:
+    """What a newcomer sees; a new kind of data is a folder of the library."""
+    assert len({name.split("/")[0] for name in tracked() if not name.startswith(".")}) <= 18
 
 
 def test_a_new_job_is_listed_nowhere(tmp_path: Path) -> None:

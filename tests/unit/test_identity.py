@@ -48,10 +48,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folders = (
         "jobs",
         "vpn-configs",
-        "congestion-controls",
-        "satellites",
-        "impairments",
-        "cpus",
+        "library",
         "kernel",
         "pep",
         "scenarios",
@@ -248,14 +245,14 @@ def test_a_profile_of_a_cpu_and_its_module_count_where_one_is_used(
 ) -> None:
     costs = {key: {"ns_per_packet": 9000, "ns_per_byte": 1} for key in ("encrypt", "decrypt")}
     for root in (original, checkout):
-        (root / "cpus/slow.json").write_text(json.dumps({"vpns": {"wireguard": costs}}))
+        (root / "library/cpus/slow.json").write_text(json.dumps({"vpns": {"wireguard": costs}}))
     slow, source = (*WIREGUARD, "cpu=slow"), "kernel/modules/cpu_model/cpu_model.c"
     edited(checkout, source, added("int x;\n"))
     assert run_id(checkout, *WIREGUARD) == run_id(original, *WIREGUARD)
     assert run_id(checkout, *slow) != run_id(original, *slow) != run_id(original, *WIREGUARD)
     shutil.copy(original / source, checkout / source)
     assert run_id(checkout, *slow) == run_id(original, *slow)
-    edited(checkout, "cpus/slow.json", in_json("queue_packets", 5))
+    edited(checkout, "library/cpus/slow.json", in_json("queue_packets", 5))
     assert run_id(checkout, *slow) != run_id(original, *slow)
 
 

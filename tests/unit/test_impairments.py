@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.job_code import ROOT, load
+from helpers.job_code import load
 
 lan_link, impairment = load("lan_link"), load("lan_link", "impairment")
 ORDER = ("baseline", "low", "medium", "high")
@@ -17,8 +17,8 @@ ORDER = ("baseline", "low", "medium", "high")
 
 def test_ours_are_in_order() -> None:
     """Each is at least as bad as the one before it, in everything."""
-    assert {file.stem for file in (ROOT / "impairments").glob("*.json")} == set(ORDER)
-    found = [tuple(impairment.find(name, ROOT / "impairments")) for name in ("none", *ORDER)]
+    assert {file.stem for file in impairment.FOLDER.glob("*.json")} == set(ORDER)
+    found = [tuple(impairment.find(name)) for name in ("none", *ORDER)]
     assert found[0] == found[1] == (0, 0, 0, 0, 0)
     for better, worse in pairwise(found[1:]):
         assert all(a <= b for a, b in zip(better, worse, strict=True)) and better != worse

@@ -64,7 +64,7 @@ def test_our_inventory_is_the_linear_path(ours: Inventory) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["inventory", "topologies/lan", "topologies/star", "topologies/long_thin"]
+    "file", ["inventory", *(f"library/topologies/{name}" for name in ("lan", "star", "long_thin"))]
 )
 def test_every_address_reaches_every_other_on_its_routes(file: str) -> None:
     """Follow the routes as a packet would, from each host to each address."""
@@ -403,7 +403,7 @@ def test_routes_of_several_tables_and_their_rules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted((REPOSITORY / "topologies").glob("*.yml")), ids=lambda file: str(file.stem)
+    "file", sorted((REPOSITORY / "library/topologies").glob("*.yml")), ids=lambda it: str(it.stem)
 )
 def test_dict_and_back_of_each_topology(file: Path) -> None:
     inventory = load_inventory(file)

@@ -16,7 +16,7 @@ from openbach_run.campaign.plan import plan
 from openbach_run.errors import InputError
 from openbach_run.guest.agent import HAS_IPV6
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import LIBRARY, REPOSITORY
 from openbach_run.topology.inventory import load_inventory
 from openbach_run.topology.ip_versions import ipv6_of, with_ipv6
 
@@ -75,7 +75,7 @@ def test_a_run_without_it_is_the_run_of_before() -> None:
 
 
 def test_rules_and_routes_are_in_both_versions() -> None:
-    both = with_ipv6(load_inventory(REPOSITORY / "topologies/two_links.yml").to_dict())
+    both = with_ipv6(load_inventory(LIBRARY / "topologies/two_links.yml").to_dict())
     for host in both["hosts"]:
         of_ipv6 = [one for one in host["routes"] if ":" in one["via"]]
         assert 2 * len(of_ipv6) == len(host["routes"])
@@ -86,7 +86,7 @@ def test_rules_and_routes_are_in_both_versions() -> None:
 
 
 def test_an_inventory_with_ipv6_keeps_its_addresses() -> None:
-    given = load_inventory(REPOSITORY / "topologies/long_thin.yml").to_dict()
+    given = load_inventory(LIBRARY / "topologies/long_thin.yml").to_dict()
     assert with_ipv6(given) is given
 
 

@@ -160,13 +160,13 @@ def test_a_share_that_cannot_be_is_refused(text: str, orbit: str, said: str) -> 
 
 def star_with(place: Path, **shares: str) -> Path:
     """The star with shares of its terminals st_1 to st_3."""
-    text = (ROOT / "topologies/star.yml").read_text()
+    text = (ROOT / "library/topologies/star.yml").read_text()
     for name, share in shares.items():
         host = f"        satvpn_{name}:\n"
         text = text.replace(host, f"{host}          satvpn_share: {{{share}}}\n")
     (place / "star.yml").write_text(text)
     scenario = place / "star.json"
-    scenario.write_text((ROOT / "topologies/star.json").read_text())
+    scenario.write_text((ROOT / "library/topologies/star.json").read_text())
     return scenario
 
 

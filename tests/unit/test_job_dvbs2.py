@@ -54,7 +54,7 @@ def test_numbers_are_those_of_the_kernel() -> None:
 
 def test_a_satellites_modules_are_those_of_both_its_links() -> None:
     modules = {
-        orbit: kernel_modules(ROOT / f"satellites/{orbit}.yml")
+        orbit: kernel_modules(ROOT / f"library/satellites/{orbit}.yml")
         for orbit in ("geo", "geo_rcs2", *FRAMED)
     }
     assert modules == {

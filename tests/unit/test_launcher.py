@@ -227,13 +227,14 @@ def write_wheel(folder: Path, version: str, code: str) -> str:
 def test_a_newer_broken_package_of_the_index_is_not_installed(tmp_path: Path) -> None:
     """Until commit cca2fdc5 a first start took whatever was newest, unhashed."""
     index = tmp_path / "index/gadget"
-    for folder in (tmp_path / "src", index):
+    for folder in (tmp_path / "src", tmp_path / "tools/locks", index):
         folder.mkdir(parents=True)
     digest = write_wheel(index, "1.0", "")
     write_wheel(index, "2.0", "raise OSError")
     (tmp_path / "src/openbach_run.py").write_text("import gadget")
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["gadget>=1"]\n')
-    (tmp_path / "requirements.lock").write_text(f"# 1\ngadget==1.0 --hash=sha256:{digest}\n")
+    lock = tmp_path / "tools/locks/requirements.lock"
+    lock.write_text(f"# 1\ngadget==1.0 --hash=sha256:{digest}\n")
     shutil.copy(entry.LAUNCHER, tmp_path)
     path = os.environ["PATH"].replace(f"{sys.prefix}/bin:", "")
     places = {"PIP_INDEX_URL": f"file://{index.parent}", "XDG_CACHE_HOME": str(tmp_path / "a")}

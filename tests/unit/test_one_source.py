@@ -110,10 +110,10 @@ def test_the_report_has_the_sentences_and_the_table_of_its_results() -> None:
 
 def test_the_runs_of_campaigns_in_the_documentation_are_those_of_their_files() -> None:
     text = (ROOT / "docs/comparisons.md").read_text()
-    listed = re.findall(r"^\| `campaigns/(\w+)\.yml` \| .* \| (\d+) \| .* \|$", text, re.MULTILINE)
+    listed = re.findall(r"^\| `library/campaigns/(\w+)\.yml` \| .* \| (\d+) \| .* \|$", text, re.M)
     assert len(listed) == 8
     for name, runs in listed:
-        plan = plan_of(f"campaigns/{name}.yml", [], None, Options())
+        plan = plan_of(f"library/campaigns/{name}.yml", [], None, Options())
         cells = {one.scenario.name: set[tuple[str, ...]]() for one in plan.campaigns}
         for one in plan.campaigns:
             # Two entries of a file may have a cell in common; it is run once.

@@ -70,7 +70,7 @@ def test_project_has_all_entities_and_scenarios(made: Path) -> None:
 
 
 def test_scenarios_of_another_inventory_are_packed_with_it_only() -> None:
-    inventory = ROOT / "topologies/three_hosts.yml"
+    inventory = ROOT / "library/topologies/three_hosts.yml"
     found = load_scenarios(ROOT / "scenarios", PACKAGES, inventory)
     assert {"lan_tcp", "lan_ping", "geo"} <= {one.name for one in found}
     assert "lan_tcp" not in {

@@ -22,7 +22,7 @@ from openbach_run.catalog import Catalog
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, load_packages
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import LIBRARY, REPOSITORY
 from openbach_run.report.cells import read_campaigns
 from openbach_run.results.record import Record
 
@@ -161,7 +161,7 @@ def test_the_command_runs_what_the_platform_says(
 
 
 def test_the_campaign_has_every_cell_under_every_platform() -> None:
-    path = REPOSITORY / "campaigns/platforms.yml"
+    path = LIBRARY / "campaigns/platforms.yml"
     campaigns = campaigns_of(path, [], None, PACKAGES, CATALOG)
     cells = [cell for one in campaigns for cell in one.cells]
     by_platform = dict.fromkeys(("ours", "openbach_2021", "openbach_2021_offloads"), 0)

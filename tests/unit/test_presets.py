@@ -16,7 +16,7 @@ from openbach_jobs import constellation, presets, reconfigurations
 from openbach_jobs.presets import Buffer, Preset
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = sorted((ROOT / "satellites").glob("*.yml"))
+OURS = sorted((ROOT / "library/satellites").glob("*.yml"))
 
 
 def made(place: Path, text: str, name: str = "mine.yml") -> Path:

@@ -14,7 +14,7 @@ from openbach_run.paths import REPOSITORY
 
 DESCRIBED = {
     file.parent.name: json.loads(file.read_text())
-    for file in REPOSITORY.glob("quic-stacks/*/stack.json")
+    for file in REPOSITORY.glob("library/quic-stacks/*/stack.json")
 }
 OTHERS = sorted({*DESCRIBED} - {nginx.NGINX})
 

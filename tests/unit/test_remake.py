@@ -99,7 +99,7 @@ def test_the_commits_that_trust_md_names_are_of_this_history() -> None:
 def test_every_report_is_in_the_list_of_reports() -> None:
     text = (REPORTS / "README.md").read_text()
     for name in REPORTED:
-        listed = re.search(rf"^\| \[?{name}\b.* \| `campaigns/{name}.yml` \|", text, re.MULTILINE)
+        listed = re.search(rf"^\| \[?{name}\b.* \| `library/campaigns/{name}.yml` \|", text, re.M)
         assert listed, f"{name} is missing in the table of reports/README.md"
 
 
@@ -125,7 +125,7 @@ def test_a_report_is_made_beside_its_results(
 def test_every_campaign_of_a_report_is_made_by_make_reports() -> None:
     assert {*REPORTED} <= {*remake.CAMPAIGNS}
     for name in remake.CAMPAIGNS:
-        assert (ROOT / f"campaigns/{name}.yml").is_file()
+        assert (ROOT / f"library/campaigns/{name}.yml").is_file()
 
 
 def test_random_cells_get_five_seeds() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What keeps a campaign linear in its runs.
 
-Work done once, files written once, few files a run (times: bench/scale.py).
+Work done once, files written once, few files a run (times: tools/bench/scale.py).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_the_citation_has_it() -> None:
 
 def test_the_first_section_of_the_changes_is_about_it() -> None:
     """It has a date once it is released."""
-    named, when = SECTION.findall((ROOT / "CHANGELOG.md").read_text())[0]
+    named, when = SECTION.findall((ROOT / "docs/CHANGELOG.md").read_text())[0]
     release = version.version().removesuffix(".dev0")
     assert (named, when == "not yet released") == (release, version.version() != release)
 

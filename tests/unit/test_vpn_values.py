@@ -171,7 +171,7 @@ def test_what_a_vpn_does_not_have_is_refused(settings: str, words: str) -> None:
 
 def test_a_scenario_without_a_vpn_has_none() -> None:
     with pytest.raises(InputError, match=r"vpn\.cipher=A: star has no argument vpn_values"):
-        plan(ROOT / "topologies/star.json", ["vpn.cipher=A"], (1,), PACKAGES)
+        plan(ROOT / "library/topologies/star.json", ["vpn.cipher=A"], (1,), PACKAGES)
 
 
 def test_a_second_tunnel_has_the_same_and_none_shares_the_first() -> None:

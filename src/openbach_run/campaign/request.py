@@ -20,7 +20,6 @@ from openbach_run.openbach.job_folders import Package, faults, left_out, load_pa
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, file_of, is_source
-from openbach_run.paths import REPOSITORY
 from openbach_run.results.seeds import FIRST_SEEDS
 
 
@@ -92,8 +91,7 @@ def path_of(text: str, catalog: Catalog) -> Path:
         return path
     # Records name our files from the checkout, wherever the command is typed.
     if path.name != text or path.suffix:
-        file = file_of(REPOSITORY / path)
-        return file if file.is_file() else path
+        return _file_of_ours(path) or path
     names = named(catalog)
     if text not in names:
         raise NoSuchScenario(
@@ -115,10 +113,19 @@ def ours(text: str) -> str:
 
     A file of that name where the command is typed is another one: of another checkout, say.
     """
-    if (file := file_of(REPOSITORY / text)).is_file():
+    if file := _file_of_ours(Path(text)):
         return str(file)
     names = named(Catalog())
     return str(names[text]) if text in names else text
+
+
+def _file_of_ours(path: Path) -> Path | None:
+    """Return the file at a path from the checkout or from its library; None if there is none.
+
+    Records of version 1.0 name `campaigns/full.yml`, which is in the library now.
+    """
+    files = (file_of(shelf / path) for shelf in Catalog().shelves)
+    return next((file for file in files if file.is_file()), None)
 
 
 def campaigns_of(

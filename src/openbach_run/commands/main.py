@@ -48,7 +48,7 @@ code."""
 WITHDRAWN = {
     "explain": (
         "explain is withdrawn; docs/trust.md says why. In its place, run the claims' cells as a"
-        " campaign, with an assumption's values and five seeds: openbach-run campaigns/claims.yml"
+        " campaign, with an assumption's values and five seeds: openbach-run claims"
         " return_loss=0 --results results/one_way (docs/guide.md)"
     ),
 }
@@ -89,7 +89,7 @@ examples:
   openbach-run geo vpn=none cc=cubic --pcap
       one run; its packets are in results/geo/runs/<run id>/capture.pcapng, and the
       commands that built its hosts, link, tunnel and proxy in commands.sh beside it
-  openbach-run campaigns/matrix.yml --dry-run
+  openbach-run library/campaigns/matrix.yml --dry-run
       how long the published report's 144 cells would take; without --dry-run they are run
   openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr
       the same on a real OpenBACH platform, one run after the other
@@ -240,7 +240,7 @@ def _add_own(cli: argparse.ArgumentParser) -> None:
     add_with(
         cli,
         "your VPNs, congestion controls, jobs, satellites, topologies, scenarios: a directory"
-        " with the same folders as this checkout (vpn-configs/NAME, congestion-controls/NAME,"
+        " with folders called as in this checkout (vpn-configs/NAME, congestion-controls/NAME,"
         " …; docs/additions.md)",
     )
     add_jobs(cli)

@@ -35,7 +35,7 @@ to the baseline), claims.csv (every comparison); results.csv and results.parquet
 
 EPILOG = """\
 examples:
-  openbach-run campaigns/matrix.yml --seeds 5
+  openbach-run library/campaigns/matrix.yml --seeds 5
   openbach-run report results/matrix -o reports/matrix
   openbach-run report results/geo_loss results/leo_loss -o reports/mine \\
       --baseline vpn=wireguard pep=none

@@ -218,7 +218,7 @@ class LocalEngine(ABC):
         return Tree(
             self._cache,
             self._repository / "src/openbach_run/guest",
-            self._repository / lock.FILE,
+            self._repository / lock.PATH,
             wanted,
             only_locked=self._only_locked,
             reasons=wanted,

@@ -83,8 +83,8 @@ def _check_shares(name: str, inventory: Inventory, values: list[str]) -> None:
             raise InputError(
                 f"{name}: {host.entity} has a satvpn_share in the inventory, which would have no"
                 " effect: no constant of the scenario is ENTITY.NETWORK.shares with it"
-                " (topologies/star.json has one). Of a path with one terminal give dama.cra,"
-                " dama.rbdc and dama.vbdc_bytes"
+                " (library/topologies/star.json has one). Of a path with one terminal give"
+                " dama.cra, dama.rbdc and dama.vbdc_bytes"
             )
 
 

@@ -175,8 +175,8 @@ def data(kinds: Iterable[str], catalog: Catalog) -> dict[str, Path]:
     """
     paths: dict[str, Path] = {}
     for kind in kinds:
-        for root in reversed(catalog.roots):
-            paths |= {f"{kind}/{place}": file for place, file in walk(root / kind).items()}
+        for shelf in reversed(catalog.shelves):
+            paths |= {f"{kind}/{place}": file for place, file in walk(shelf / kind).items()}
     return paths
 
 

@@ -28,7 +28,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, faults, load_packages, well_formed
 from openbach_run.openbach.project import in_order, read_scenarios
 from openbach_run.openbach.scenario import Scenario
-from openbach_run.paths import CONTROLLER_PORT, REPOSITORY
+from openbach_run.paths import CONTROLLER_PORT, LIBRARY
 from openbach_run.progress import Reporter
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.app import make_app
@@ -140,7 +140,7 @@ def scenarios_of(catalog: Catalog, packages: Mapping[str, Package]) -> list[Scen
 
     A malformed one is left out, with a warning.
     """
-    topologies = sorted((REPOSITORY / "topologies").glob("*.json"))
+    topologies = sorted((LIBRARY / "topologies").glob("*.json"))
     files = [*catalog.all("scenarios").values(), *topologies]
     return in_order(scenario for _, scenario in read_scenarios(files, packages, _warn))
 

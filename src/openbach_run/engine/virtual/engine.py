@@ -124,7 +124,7 @@ class VirtualEngine(LocalEngine):
         return KernelBuild(
             self._cache,
             self._repository / "kernel",
-            self._repository / lock.FILE,
+            self._repository / lock.PATH,
             only_locked=self._only_locked,
         )
 

@@ -26,6 +26,8 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Progress
 
 FILE = "debian.lock"
+PATH = f"tools/locks/{FILE}"
+"""Path of the lock in a checkout."""
 ROOT, KERNEL = "/", "kernel"
 """Places of a lock: the guest's root, and the source that the kernel is built from."""
 COLUMNS = ("place", "name", "version", "architecture", "size", "sha256", "sha1", "path")
