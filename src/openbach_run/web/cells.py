@@ -11,9 +11,6 @@ from openbach_run.web.answers import Services
 from openbach_run.web.index import differing
 from openbach_run.web.render import decimals
 
-SETTINGS = 6
-"""The most settings that are columns if nobody has chosen any."""
-
 
 def table_of(services: Services, item: str, chosen: Sequence[str], sort: str) -> dict[str, Any]:
     """Return the cells of a set with the columns `chosen`, if it has these, else with the usual.
@@ -31,10 +28,8 @@ def table_of(services: Services, item: str, chosen: Sequence[str], sort: str) ->
     known = {name: name for name in settings} | {
         name: words for name, (words, _) in measures.items()
     }
-    usual = [
-        *settings[:SETTINGS],
-        *(heat.main_measure(services, name, measures) for name in scenarios),
-    ]
+    # Of the settings six if nobody has chosen any.
+    usual = [*settings[:6], *(heat.main_measure(services, one, measures) for one in scenarios)]
     # Column → cell → its value.
     of: dict[str, Mapping[int, str | float]] = {}
     for name in filter(known.__contains__, [*filter(known.__contains__, chosen)] or usual):

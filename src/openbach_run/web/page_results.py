@@ -208,13 +208,8 @@ def set_table(kind: str, name: str, request: Request, services: With) -> Respons
     results, query = result_sets.find_set(services, f"{kind}/{name}"), request.query_params
     table = cells.table_of(services, results.item, query.getlist("column"), query.get("sort", ""))
     page, pages, rows = heat.page_of(table["rows"], query.get("page", "1"), result_sets.PER_PAGE)
-    shown_part: dict[str, Any] = {
-        "results": results,
-        "page": page,
-        "pages": pages,
-        "shown_rows": rows,
-    }
-    return shown(request, "table.html", **table, **shown_part)
+    table |= {"results": results, "page": page, "pages": pages, "shown_rows": rows}
+    return shown(request, "table.html", **table)
 
 
 @router.post("/page/launch/{number:int}/stop")
