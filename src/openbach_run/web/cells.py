@@ -25,24 +25,26 @@ def table_of(services: Services, item: str, chosen: Sequence[str], sort: str) ->
     measures = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     values = {key: {"scenario": cell.scenario, **cell.values} for key, cell in cells.items()}
     settings = [*["scenario"] * (len(scenarios) > 1), *swept]
-    known = {name: name for name in settings} | {
-        name: words for name, (words, _) in measures.items()
-    }
+    known = {name: name for name in settings}
+    known |= {name: words for name, (words, _) in measures.items()}
     # Of the settings six if nobody has chosen any.
-    usual = [*settings[:6], *(heat.main_measure(services, one, measures) for one in scenarios)]
+    usual = [*settings[:6], *(heat.main_measure(services, name, measures) for name in scenarios)]
     # Column → cell → its value.
-    of: dict[str, Mapping[int, str | float]] = {}
+    columns: dict[str, Mapping[int, str | float]] = {}
     for name in filter(known.__contains__, [*filter(known.__contains__, chosen)] or usual):
         if name in measures:
-            of[name] = heat.medians_of(runs, heat.values_of(services, item, name))
+            columns[name] = heat.medians_of(runs, heat.values_of(services, item, name))
         else:
-            of[name] = {cell: of_cell[name] for cell, of_cell in values.items() if name in of_cell}
+            columns[name] = {key: cell[name] for key, cell in values.items() if name in cell}
     by = sort.lstrip("-")
-    values_by: list[Any] = list(dict.fromkeys(of.get(by, {}).values()))
-    ranked = sorted(values_by) if by in measures else heat.ordered(values_by)
+    column = columns.get(by, {})
+    distinct: list[Any] = list(dict.fromkeys(column.values()))
+    ranked = sorted(distinct) if by in measures else heat.ordered(distinct)
     ranks = {value: rank for rank, value in enumerate(ranked)}
-    there = sorted(of.get(by, {}), key=lambda cell: ranks[of[by][cell]], reverse=sort[:1] == "-")
-    order = [*there, *(cell for cell in cells if cell not in of.get(by, {}))]
-    places = {name: decimals(map(float, of[name].values())) for name in of if name in measures}
-    rows = [(cells[cell].key, [of[name].get(cell) for name in of]) for cell in order]
-    return {"columns": list(of), "known": known, "places": places, "rows": rows}
+    there = sorted(column, key=lambda cell: ranks[column[cell]], reverse=sort[:1] == "-")
+    rows = []
+    for key in [*there, *(cell for cell in cells if cell not in column)]:
+        rows.append((cells[key].key, [shown.get(key) for shown in columns.values()]))
+    measured = measures.keys() & columns.keys()
+    places = {name: decimals(map(float, columns[name].values())) for name in measured}
+    return {"columns": list(columns), "known": known, "places": places, "rows": rows}

@@ -53,10 +53,10 @@ def decimals(values: Iterable[float]) -> int:
 
     The least one has three digits, unless the greatest had more than six; whole numbers have none.
     """
-    found = [abs(value) for value in values if value]
-    if not any(value % 1 for value in found):
+    sizes = [abs(value) for value in values if value]
+    if not any(value % 1 for value in sizes):
         return 0
-    least, most = (math.floor(math.log10(edge)) for edge in (min(found), max(found)))
+    least, most = (math.floor(math.log10(edge)) for edge in (min(sizes), max(sizes)))
     return max(0, min(2 - least, 5 - most))
 
 
