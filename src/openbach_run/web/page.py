@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -206,7 +205,7 @@ def _campaign_file(
         name=name,
         description=first_comment(launches.campaign_files(services)[name]),
         campaigns=campaigns,
-        forecast=partial(launch_form.forecast, services),
+        forecast=lambda some: launch_form.forecast(services, some),
         given=given,
         error=error,
     )
