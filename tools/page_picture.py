@@ -24,7 +24,7 @@ def main() -> None:
         try:
             assert server.stdout
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-            page = browser.new_page(viewport={"width": 1000, "height": 900})
+            page = browser.new_page(viewport={"width": 1000, "height": 640})
             page.goto(server.stdout.readline().split()[0])
             page.goto(page.url + FORM)
             page.get_by_label("bbr2", exact=True).first.check()
