@@ -23,7 +23,7 @@ VPNS = [
     kind for kind in kinds() if describe(kind)["tested"] in TESTED and (not NAMED or kind in NAMED)
 ]
 LIMIT_S = 60
-"""After which the job says what did not come (LIMIT_S of vpn.py)."""
+"""After which the job says what did not come (LIMIT_S of openbach_jobs.command)."""
 
 
 def on(run: Run, interface: str) -> list[bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers.job_code import load
 
-cpu_model, vpn = load("vpn", "cpu_model"), load("vpn")
+cpu_model, vpn, tunnel = load("vpn", "cpu_model"), load("vpn"), load("vpn", "vpn_tunnel")
 TIMES = {
     "encrypt": {"ns_per_packet": 1000, "ns_per_byte": 2.5},
     "decrypt": {"ns_per_packet": 2000, "ns_per_byte": 0},
@@ -133,6 +133,6 @@ def test_a_vpn_without_an_interface_has_no_costs() -> None:
         ]
     )
     with pytest.raises(SystemExit, match="no interface of its own"):
-        vpn.cpu_of(arguments, {"device": False})
-    arguments.cpu = vpn.FREE
-    assert vpn.cpu_of(arguments, {"device": False}) is None
+        tunnel.cpu_of(arguments, {"device": False})
+    arguments.cpu = None
+    assert tunnel.cpu_of(arguments, {"device": False}) is None

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vpn_folders import describe
+from vpn_keys import family_of
+from vpn_proof import inner_mtu
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.plan import plan
@@ -156,12 +159,12 @@ def test_the_tunnel_has_addresses_of_its_traffics_version() -> None:
     inside = vpn.parse(words)
     assert (inside.tunnel_ip, inside.remote_tunnel_ip) == ("fd00::ac8:2", "fd00::ac8:1")
     assert (inside.in_ipv6, inside.over_ipv6, inside.ip) == (True, False, ("ip", "-6"))
-    assert vpn.family_of(inside.local_ip) == socket.AF_INET
+    assert family_of(inside.local_ip) == socket.AF_INET
 
 
 def test_a_tunnel_over_ipv6_has_20_bytes_less() -> None:
     outside = vpn.parse(["openvpn_udp", "fd00::1", "fd00::2", "192.168.20.0/24", "client"])
-    described = vpn.describe("openvpn_udp")
-    assert vpn.inner_mtu(outside, described, 1500) == 1428
+    described = describe("openvpn_udp")
+    assert inner_mtu(outside, described, 1500) == 1428
     outside.over_ipv6 = False
-    assert vpn.inner_mtu(outside, described, 1500) == 1448
+    assert inner_mtu(outside, described, 1500) == 1448

@@ -10,24 +10,18 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import control_lists
 import pytest
+from helpers.job_code import load
 from hypothesis import given
 from hypothesis import strategies as st
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def load(job: str, module: str) -> ModuleType:
-    return importlib.import_module(module)
-
 
 satcom_link = load("satcom_link", "satcom_link")
 netem = importlib.import_module("openbach_jobs.netem")
 link_proof = load("satcom_link", "link_proof")
+link_qdiscs = load("satcom_link", "link_qdiscs")
 State = importlib.import_module("openbach_jobs.link_file").State
 transport_profile = load("transport_profile", "transport_profile")
 profiles = importlib.import_module("openbach_jobs.profiles")
@@ -51,14 +45,14 @@ def parsed(*options: str) -> Any:
 def delay_lines(*options: str, state: Any = IDLE, step: int = 1) -> list[str]:
     arguments = parsed(*options)
     return [
-        satcom_link.delay_line(one, arguments, state, step)
+        link_qdiscs.delay_line(one, arguments, state, step)
         for one in satcom_link.directions(arguments)
     ]
 
 
 def loss_lines(*options: str) -> list[str]:
     arguments = parsed(*options)
-    return [satcom_link.loss_line(one, arguments) for one in satcom_link.directions(arguments)]
+    return [link_qdiscs.loss_line(one, arguments) for one in satcom_link.directions(arguments)]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +69,7 @@ def test_the_path_clamps_or_drops_what_it_is_told_to(
     options: list[str], least_mtu: int, rules: list[str]
 ) -> None:
     """At commit 33a89e92 no path clamped segments, or dropped fragments (F2, F3)."""
-    found = satcom_link.forwarding_rules(parsed(*GEO, *options), least_mtu)
+    found = link_qdiscs.forwarding_rules(parsed(*GEO, *options), least_mtu)
     assert len(found) == len(rules)
     for rule, words in zip(found, rules, strict=True):
         assert all(word in rule for word in words.split(" … "))
@@ -93,9 +87,9 @@ def test_the_path_clamps_or_drops_what_it_is_told_to(
 def test_the_smallest_network_counts_as_told_or_as_the_inventory_has_it(
     monkeypatch: pytest.MonkeyPatch, path_mtus: str, least_mtu: int
 ) -> None:
-    monkeypatch.setattr(satcom_link, "interface_mtu", lambda name: 1500)
+    monkeypatch.setattr(link_qdiscs, "interface_mtu", lambda name: 1500)
     arguments = parsed(*GEO, "--path-mtus", path_mtus)
-    assert satcom_link.least_mtu(satcom_link.directions(arguments), arguments) == least_mtu
+    assert link_qdiscs.least_mtu(satcom_link.directions(arguments), arguments) == least_mtu
 
 
 def test_a_geo_link_without_loss_or_seed_is_a_delay() -> None:
@@ -137,7 +131,7 @@ def test_a_changing_link_keeps_packets_in_order_and_never_repeats_a_seed() -> No
     arguments = parsed(*LEO, "--seed", "1")
     both = satcom_link.directions(arguments)
     lines = [
-        satcom_link.delay_line(one, arguments, IDLE, step) for step in range(1000) for one in both
+        link_qdiscs.delay_line(one, arguments, IDLE, step) for step in range(1000) for one in both
     ]
     assert all(" rate 10gbit " in line for line in lines)
     seeds = {int(line.split()[-1]) for line in lines}
@@ -159,7 +153,7 @@ def test_losses_of_the_last_mile_are_not_the_satellites() -> None:
 
 def test_an_outage_of_a_link_file_holds_packets_or_loses_them() -> None:
     forward, _ = satcom_link.directions(parsed(*GEO))
-    assert " tbf rate 8bit " in satcom_link.rate_line(forward, State(0.0, 250.0, 0.0), 3028)
+    assert " tbf rate 8bit " in link_qdiscs.rate_line(forward, State(0.0, 250.0, 0.0), 3028)
     assert " loss random 100%" in delay_lines(*GEO, state=State(10e6, 250.0, 100.0))[0]
 
 
@@ -195,7 +189,7 @@ def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
 ) -> None:
     arguments = parsed(*GEO, *options)
     both = satcom_link.directions(arguments)
-    assert [satcom_link.buffer_bytes(one, arguments.buffer) for one in both] == [forward, back]
+    assert [link_qdiscs.buffer_bytes(one, arguments.buffer) for one in both] == [forward, back]
 
 
 @pytest.mark.parametrize("changes", [0, 2])
@@ -212,7 +206,7 @@ def test_tc_is_told_each_change_of_a_link_when_it_is_due(
         told.extend(f"{program} {line}" for line in lines)
         stop_after_the_last()
 
-    monkeypatch.setattr(satcom_link, "run", run)
+    monkeypatch.setattr(link_qdiscs, "run", run)
     arguments = parsed(*GEO, "--seed", "1")
     both = satcom_link.directions(arguments)
     change = importlib.import_module("openbach_jobs.link_file").Change
@@ -220,7 +214,7 @@ def test_tc_is_told_each_change_of_a_link_when_it_is_due(
         *(change(0.0, "forward", IDLE._replace(delay_ms=300.0 + n)) for n in range(changes)),
         change(1000.0, "forward", IDLE),
     ]
-    player = satcom_link.Player(both, arguments, {one.name: IDLE for one in both})
+    player = link_qdiscs.Player(both, arguments, {one.name: IDLE for one in both})
     before = signal.pthread_sigmask(signal.SIG_BLOCK, satcom_link.SIGNALS)
     try:
         stop_after_the_last()
@@ -234,8 +228,8 @@ def test_tc_is_told_each_change_of_a_link_when_it_is_due(
 
 
 def test_queues_know_the_rtt_and_the_buffer() -> None:
-    of_bytes, of_packets = satcom_link.Buffer(625_000, "bytes"), satcom_link.Buffer(100, "packets")
-    options = satcom_link.queue_options
+    of_bytes, of_packets = link_qdiscs.Buffer(625_000, "bytes"), link_qdiscs.Buffer(100, "packets")
+    options = link_qdiscs.queue_options
     assert (
         options("codel", of_bytes, 625_000, 500)
         == "codel limit 413 target 25.000ms interval 500.000ms noecn"
@@ -254,14 +248,14 @@ def test_openbachs_own_link_has_loss_and_delay_before_the_rate() -> None:
     arguments = parsed(*GEO, "--queue", "netem", "--buffer", "10000p", "--loss", "1", "--seed", "1")
     forward, _ = satcom_link.directions(arguments)
     place = f"dev {forward.queue} parent"
-    assert satcom_link.loss_line(forward, arguments).startswith(f"{place} 1:11 handle 10: netem")
-    delay = satcom_link.delay_line(forward, arguments, IDLE, 1)
+    assert link_qdiscs.loss_line(forward, arguments).startswith(f"{place} 1:11 handle 10: netem")
+    delay = link_qdiscs.delay_line(forward, arguments, IDLE, 1)
     assert delay.startswith(f"{place} 10:1 handle 2: netem limit 10000 delay 250000us")
     rate = f"class add {place} 1: classid 1:11 htb rate 10000000bit burst 1000b"
-    assert satcom_link.rate_lines(forward, arguments, State(1e7, 250, 0), "add") == [rate]
+    assert link_qdiscs.rate_lines(forward, arguments, State(1e7, 250, 0), "add") == [rate]
     moving = parsed("leo", "x", "y", "--queue", "netem")
     held, carried = (
-        satcom_link.rate_lines(forward, moving, State(rate_bps, 20, 0), "change")
+        link_qdiscs.rate_lines(forward, moving, State(rate_bps, 20, 0), "change")
         for rate_bps in (0, 1e7)
     )
     assert len(held) == 1 and "handle 3: tbf rate 8bit" in held[0]
@@ -291,9 +285,9 @@ def test_the_return_direction_has_its_own_loss() -> None:
 def test_small_packets_of_the_proof_fit_into_a_buffer_of_packets() -> None:
     arguments = parsed(*GEO, "--buffer", "4p", "--loss", "1")
     forward, _ = satcom_link.directions(arguments)
-    assert satcom_link.asked(forward, arguments, IDLE).buffer_packets == 4
+    assert satcom_link.target(forward, arguments, IDLE).buffer_packets == 4
     in_bytes = parsed(*GEO, "--loss", "1")
-    assert satcom_link.asked(forward, in_bytes, IDLE).buffer_packets is None
+    assert satcom_link.target(forward, in_bytes, IDLE).buffer_packets is None
 
 
 def asked(**other: float) -> Any:
@@ -305,7 +299,7 @@ def asked(**other: float) -> Any:
         "burst_packets": 1,
         "buffer_bytes": 625_000,
     }
-    return link_proof.Asked(**{**values, **other})
+    return link_proof.Target(**{**values, **other})
 
 
 @pytest.mark.parametrize(
@@ -393,7 +387,7 @@ def ended_without(
     small = [*GEO, "--path-mtus", "1492", *more, "run"]  # where segment sizes are clamped, by nft
     options = {"satcom_link": small, "lan_link": ["to_lan", "--delay-ms", "5", *more]}[job]
     module = load(job, job)
-    monkeypatch.setattr(module, "interface_mtu", lambda _: 1500, raising=False)
+    monkeypatch.setattr(link_qdiscs, "interface_mtu", lambda _: 1500)
     monkeypatch.setattr(sys, "argv", [job, *options])
     # A signal that stays blocked would not reach the commands of later tests.
     monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: set())
@@ -440,7 +434,7 @@ def test_a_tc_that_knows_no_seed_is_told_in_a_sentence(
 
 def test_an_interface_that_is_not_there_is_named() -> None:
     with pytest.raises(SystemExit, match="interface to_nowhere: No such device"):
-        satcom_link.interface_mtu("to_nowhere")
+        link_qdiscs.interface_mtu("to_nowhere")
 
 
 def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:
@@ -450,8 +444,8 @@ def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:
 
 
 def test_the_bucket_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = satcom_link.rate_line(
-        satcom_link.Direction("forward", "a", "b", 1e7, 500, 0, 1), State(1e7, 250, 0), 9000
+    line = link_qdiscs.rate_line(
+        link_qdiscs.Direction("forward", "a", "b", 1e7, 500, 0, 1), State(1e7, 250, 0), 9000
     )
     assert " burst 15400 " in line  # a platform says nothing of a clock
     for clock, size in (("virtual", 1540), ("real", 15400), ("real/2", 7700), ("real/100", 3080)):

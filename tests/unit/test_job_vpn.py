@@ -21,6 +21,10 @@ import vpn_lists
 ROOT = Path(__file__).resolve().parents[2]
 vpn = importlib.import_module("vpn")
 folders = importlib.import_module("vpn_folders")
+keys = importlib.import_module("vpn_keys")
+programs = importlib.import_module("vpn_programs")
+proof = importlib.import_module("vpn_proof")
+routes = importlib.import_module("vpn_routes")
 KEYS = {
     "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath",
     "post_quantum", "tested", "packages", "programs", "commands", "daemon", "device", "inner_mtu",
@@ -45,10 +49,10 @@ def test_the_ends_of_the_tunnel_see_each_other() -> None:
 
 def test_each_end_gets_the_others_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vpn, "EXCHANGE_PORT", 45999)
-    monkeypatch.setattr(vpn, "LIMIT_S", 10.0)
+    monkeypatch.setattr(keys, "LIMIT_S", 10.0)
     with ThreadPoolExecutor() as ends:  # the client may be first: it tries until the server listens
-        client = ends.submit(vpn.exchange, arguments("client"), "of the client\n")
-        server = ends.submit(vpn.exchange, arguments("server"), "of the server\n")
+        client = ends.submit(keys.exchange, arguments("client"), "of the client\n")
+        server = ends.submit(keys.exchange, arguments("server"), "of the server\n")
     (theirs, path), (ours, _) = client.result(), server.result()
     assert (theirs, ours) == ("of the server\n", "of the client\n")
     assert 0 < path.rtt_s < 1
@@ -60,12 +64,12 @@ def swapped(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str | bytes) -> 
 
     A public text, or bytes as they are.
     """
-    monkeypatch.setattr(vpn, "LIMIT_S", 1.0)
+    monkeypatch.setattr(keys, "LIMIT_S", 1.0)
     here, there = socket.socketpair()
 
     def other_end() -> None:
         if isinstance(theirs, str):
-            vpn.swap(there, theirs)
+            keys.swap(there, theirs)
         else:
             with there:
                 there.sendall(theirs)
@@ -76,7 +80,7 @@ def swapped(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str | bytes) -> 
     with ThreadPoolExecutor() as ends:
         other = ends.submit(other_end)
         try:
-            return vpn.swap(here, ours)
+            return keys.swap(here, ours)
         finally:
             other.result()
 
@@ -108,7 +112,7 @@ def test_an_other_end_that_sends_no_key_is_told(
 
 
 def test_an_other_end_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vpn, "EXCHANGE_LIMIT_S", 0.2)
+    monkeypatch.setattr(keys, "EXCHANGE_LIMIT_S", 0.2)
     here, there = socket.socketpair()
     with (
         there,
@@ -116,16 +120,16 @@ def test_an_other_end_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch)
             SystemExit, match="exchange of public keys with the other end failed: timed out"
         ),
     ):
-        vpn.swap(here, "key")
+        keys.swap(here, "key")
 
 
 def test_a_server_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vpn, "EXCHANGE_PORT", 45998)
-    monkeypatch.setattr(vpn, "LIMIT_S", 0.3)
+    monkeypatch.setattr(keys, "LIMIT_S", 0.3)
     with pytest.raises(
         SystemExit, match=r"127\.0\.0\.1 does not answer on port 45998 after 0\.3 s"
     ):
-        vpn.exchange(arguments("client"), "key")
+        keys.exchange(arguments("client"), "key")
 
 
 def exit_code_of_watch(program: str) -> int:
@@ -135,11 +139,11 @@ def exit_code_of_watch(program: str) -> int:
     """
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_BLOCK, vpn.BLOCKED)
-        daemon = subprocess.Popen(["sh", "-c", program], preexec_fn=vpn.unblock_signals)
-        stopped = vpn.stopped_by(lambda: daemon.poll() is None, daemon, 0.0, lambda: None)
+        signal.pthread_sigmask(signal.SIG_BLOCK, programs.BLOCKED)
+        daemon = subprocess.Popen(["sh", "-c", program], preexec_fn=programs.unblock_signals)
+        stopped = programs.stopped_by(lambda: daemon.poll() is None, daemon, 0.0, lambda: None)
         daemon.kill()
-        os._exit({0: 1, vpn.FALL: 2}.get(stopped, 0))
+        os._exit({0: 1, programs.FALL: 2}.get(stopped, 0))
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -148,7 +152,7 @@ def test_a_daemon_that_fails_is_noticed() -> None:
 
 
 def test_a_daemon_that_leaves_without_an_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vpn, "STOP_GRACE_S", 0.1)
+    monkeypatch.setattr(programs, "STOP_GRACE_S", 0.1)
     assert exit_code_of_watch("exit 0") == 1
 
 
@@ -169,7 +173,7 @@ def test_messages_hold_the_daemons_last_lines(tmp_path: Path) -> None:
     log.write_text("".join(f"line {number}\n" for number in range(50)) + "Cannot resolve host\n")
     daemon = subprocess.Popen(["sh", "-c", "exit 4"])
     daemon.wait()
-    said = vpn.ended("openvpn_udp", daemon, log)
+    said = programs.ended("openvpn_udp", daemon, log)
     assert "openvpn_udp ended by itself with exit code 4" in said
     assert said.endswith("Cannot resolve host")
     assert "line 5\n" not in said
@@ -225,13 +229,13 @@ def test_who_carries_the_packets_is_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: dict[str, str], found: str, said: str
 ) -> None:
     (tmp_path / "log").write_text("Note: --fragment disables data channel offload.\n")
-    monkeypatch.setattr(vpn, "type_of", lambda device: found)
+    monkeypatch.setattr(proof, "type_of", lambda device: found)
     claimed = {**folders.DEFAULTS, **claim}
     if "(" in said:
-        assert vpn.carried_by(arguments("client"), claimed, tmp_path / "log") == said
+        assert proof.carried_by(arguments("client"), claimed, tmp_path / "log") == said
         return
     with pytest.raises(SystemExit, match=re.escape(said)) as ended:
-        vpn.carried_by(arguments("client"), claimed, tmp_path / "log")
+        proof.carried_by(arguments("client"), claimed, tmp_path / "log")
     assert str(ended.value).splitlines()[1:] == ["Note: --fragment disables data channel offload."]
 
 
@@ -240,19 +244,19 @@ def test_ipsec_without_an_interface_is_proved_by_its_states(
 ) -> None:
     policies = folders.describe("strongswan_policies")
     for states, said in (("src 127.0.0.1 dst 127.0.0.1\n", "kernel (xfrm)"), ("", None)):
-        monkeypatch.setattr(vpn, "run", lambda *words, states=states: states)
+        monkeypatch.setattr(proof, "run", lambda *words, states=states: states)
         if said:
-            assert vpn.carried_by(arguments("client"), policies, tmp_path) == said
+            assert proof.carried_by(arguments("client"), policies, tmp_path) == said
     (tmp_path / "log").write_text("")
     with pytest.raises(SystemExit, match="no state of IPsec"):
-        vpn.carried_by(arguments("client"), policies, tmp_path / "log")
+        proof.carried_by(arguments("client"), policies, tmp_path / "log")
 
 
 def test_the_type_of_an_interface_that_ethtool_does_not_know(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vpn, "run", lambda *words: '[{"linkinfo": {"info_kind": "wireguard"}}]')
-    assert vpn.type_of("no-such-device") == "wireguard"
+    monkeypatch.setattr(proof, "run", lambda *words: '[{"linkinfo": {"info_kind": "wireguard"}}]')
+    assert proof.type_of("no-such-device") == "wireguard"
 
 
 SUBFLOWS = """0 0 10.1.1.1:5 10.9.9.9:1194 cubic tcp-ulp-mptcp flags:Mmec token:1
@@ -267,13 +271,13 @@ def test_multipath_is_proved_by_its_subflows_or_by_its_paths(
     asked = arguments("client")
     for lines, proved in ((2, True), (1, None)):
         shown = "".join(SUBFLOWS.splitlines(keepends=True)[:lines])
-        monkeypatch.setattr(vpn, "run", lambda *words, shown=shown: shown)
-        assert vpn.uses_paths("MPTCP", asked, {"to_geo": 0, "to_leo": 0}) is proved
-    monkeypatch.setattr(vpn, "run", lambda *words: SUBFLOWS.splitlines()[2])
-    assert vpn.uses_paths("MPTCP", asked, {}) is None
-    monkeypatch.setattr(vpn, "sent_packets", lambda paths: {"to_geo": 9, "to_leo": 4})
-    assert vpn.uses_paths("QUIC", asked, {"to_geo": 4, "to_leo": 3}) is True
-    assert vpn.uses_paths("QUIC", asked, {"to_geo": 4, "to_leo": 4}) is None
+        monkeypatch.setattr(proof, "run", lambda *words, shown=shown: shown)
+        assert proof.uses_paths("MPTCP", asked, {"to_geo": 0, "to_leo": 0}) is proved
+    monkeypatch.setattr(proof, "run", lambda *words: SUBFLOWS.splitlines()[2])
+    assert proof.uses_paths("MPTCP", asked, {}) is None
+    monkeypatch.setattr(proof, "sent_packets", lambda paths: {"to_geo": 9, "to_leo": 4})
+    assert proof.uses_paths("QUIC", asked, {"to_geo": 4, "to_leo": 3}) is True
+    assert proof.uses_paths("QUIC", asked, {"to_geo": 4, "to_leo": 4}) is None
 
 
 KEYS_IN_FORCE = [
@@ -290,20 +294,20 @@ def test_a_post_quantum_key_is_proved(
     wrong: str | None,
 ) -> None:  # fmt: skip
     (tmp_path / "log").write_text(log)
-    monkeypatch.setattr(vpn, "run", lambda *words: shown)
+    monkeypatch.setattr(proof, "run", lambda *words: shown)
     claimed = {"post_quantum_line": line}
     if wrong is None:
-        vpn.check_key(arguments("client"), claimed, tmp_path / "log")
+        proof.check_key(arguments("client"), claimed, tmp_path / "log")
         return
     with pytest.raises(SystemExit, match=wrong):
-        vpn.check_key(arguments("client"), claimed, tmp_path / "log")
+        proof.check_key(arguments("client"), claimed, tmp_path / "log")
 
 
 def ended_with(tmp_path: Path, program: str) -> object:
     with (tmp_path / "log").open("w") as log:
         daemon = subprocess.Popen(["sh", "-c", program], stderr=log)
     daemon.wait()
-    return vpn.ended("wireguard", daemon, tmp_path / "log")
+    return programs.ended("wireguard", daemon, tmp_path / "log")
 
 
 def test_a_vpn_that_this_host_cannot_run_is_told(tmp_path: Path) -> None:
@@ -324,7 +328,7 @@ def test_a_missing_program_that_nothing_installs_is_asked_for() -> None:
         r" \(https://example\.org/mine\)"
     )
     with pytest.raises(SystemExit, match=said):
-        vpn.check_host(
+        programs.check_host(
             arguments("client"), described(commands=["mine"], programs=recipe), os.environ["PATH"]
         )
 
@@ -337,7 +341,7 @@ def test_a_missing_program_is_named_before_anything_is_done() -> None:
     with pytest.raises(
         SystemExit, match="this host cannot run wireguard: there is no command no-such-command"
     ):
-        vpn.check_host(
+        programs.check_host(
             arguments("client"), described(commands=["sh", "no-such-command"]), os.environ["PATH"]
         )
 
@@ -348,8 +352,8 @@ def test_a_path_that_takes_too_long_for_a_handshake_is_told() -> None:
         r" begins its handshake anew"
     )
     with pytest.raises(SystemExit, match=said):
-        vpn.check_round_trip(arguments("client"), described(), 6.0)
-    vpn.check_round_trip(arguments("client"), described(), 4.9)
+        proof.check_round_trip(arguments("client"), described(), 6.0)
+    proof.check_round_trip(arguments("client"), described(), 4.9)
 
 
 def test_the_networks_between_the_ends_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,25 +367,20 @@ def test_the_networks_between_the_ends_count(monkeypatch: pytest.MonkeyPatch) ->
         "client",
     ]
     networks = [("lo", IPv4Network("127.0.0.0/8"))]
-    assert vpn.own_mtu(arguments("client"), networks) == 65536
-    assert vpn.own_mtu(vpn.parse(words), networks) == 1492
+    assert routes.own_mtu(arguments("client"), networks) == 65536
+    assert routes.own_mtu(vpn.parse(words), networks) == 1492
     with pytest.raises(SystemExit):
         vpn.parse([*words[:5], "inventory,big", "client"])
 
 
-def test_a_script_knows_the_networks_of_both_sides(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_script_knows_the_networks_of_both_sides(tmp_path: Path) -> None:
     networks = [
-        ("to_st", "127.0.0.0/24"),
-        ("to_pc", "192.168.10.0/24"),
-        ("to_tv", "192.168.11.0/24"),
+        ("to_st", IPv4Network("127.0.0.0/24")),
+        ("to_pc", IPv4Network("192.168.10.0/24")),
+        ("to_tv", IPv4Network("192.168.11.0/24")),
     ]
-    monkeypatch.setattr(
-        vpn, "own_networks", lambda: [(name, IPv4Network(network)) for name, network in networks]
-    )
-    environment = vpn.environment_of(
-        arguments("client"), described(values={"cipher": "x"}), tmp_path, vpn.own_networks()
+    environment = programs.environment_of(
+        arguments("client"), described(values={"cipher": "x"}), tmp_path, networks
     )
     assert environment["VPN_LOCAL_NETWORK"] == "192.168.10.0/24 192.168.11.0/24"
     assert environment["VPN_REMOTE_NETWORK"] == "192.168.20.0/24"
@@ -407,10 +406,10 @@ def test_ip_is_started_only_when_there_is_a_way(
         )
 
     monkeypatch.setattr(
-        vpn, "main_table", lambda: [(name, IPv4Network(to), "0.0.0.0") for name, to in ways]
+        routes, "main_table", lambda: [(name, IPv4Network(to), "0.0.0.0") for name, to in ways]
     )
     monkeypatch.setattr(subprocess, "run", shown)
-    assert vpn.leads_into_tunnel(arguments("wait")) == asked
+    assert routes.leads_into_tunnel(arguments("wait")) == asked
     assert started == ["ip"] * asked
 
 

@@ -14,7 +14,6 @@ from openbach_run.paths import REPOSITORY
 
 FORBIDDEN = {"one", "found", "made"}
 TO_DO = {
-    "jobs",
     "src/openbach_jobs",
     "src/openbach_run/guest",
     "src/openbach_run/report/words.py",

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ CONFIGURATION = "/opt/openbach/agent/jobs/cache_download/cache_download_rstats_f
 DESCRIPTION = Path(__file__).parent / "cache.json"
 PORT = 8444
 CURL = {"1.1": "--http1.1", "2": "--http2"}
-"""What it is asked by. It takes other versions too, so what came is checked."""
+"""curl's option by version of HTTP. It takes other versions too, so what came is checked."""
 LIMITS = {"files": (0, 10_000), "parallel": (1, 50), "deadline_s": (1, 86400)}
 LATE_S = 5.0
-"""What curl may take beyond its deadline before it is killed."""
+"""Seconds that curl may take beyond its deadline before it is killed."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -48,7 +49,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def sizes(count: int = 0) -> dict[str, int]:
-    """Name → bytes of the first files, or of all."""
+    """Return name → bytes of the first files, or of all."""
     files: dict[str, int] = json.loads(DESCRIPTION.read_text())["files"]
     return dict(list(files.items())[: count or None])
 
@@ -59,8 +60,8 @@ def serve() -> None:
         directory = Path(name)
         (directory / "files").mkdir()
         for file, size in sizes().items():
-            with (directory / "files" / file).open("wb") as made:
-                made.truncate(size)
+            with (directory / "files" / file).open("wb") as content:
+                content.truncate(size)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         with nginx.serving(directory, PORT, directory / "files", "2") as server:
             sys.exit(f"nginx ended by itself with exit code {server.wait()}")
@@ -68,27 +69,19 @@ def serve() -> None:
 
 def curl(http: str, deadline_s: int, *words: str) -> list[str]:
     """Return curl's options. The server's certificate is its own, so nothing vouches for it."""
-    return [
-        "curl",
-        "-sS",
-        "--fail",
-        "--insecure",
-        CURL[http],
-        "--max-time",
-        str(deadline_s),
-        *words,
-    ]
+    options = ["-sS", "--fail", "--insecure", CURL[http], "--max-time", str(deadline_s)]
+    return ["curl", *options, *words]
 
 
 def failure(url: str, http: str) -> str:
-    """Why the server does not answer a request; "" if it does."""
-    asked = subprocess.run(
+    """Return why the server does not answer a request; "" if it does."""
+    request = subprocess.run(
         curl(http, round(READY_LIMIT_S), "--head", "-o", "/dev/null", url),
         check=False,
         capture_output=True,
         text=True,
     )
-    return f": {asked.stderr.strip()}" if asked.returncode else ""
+    return f": {request.stderr.strip()}" if request.returncode else ""
 
 
 def check(reports: list[dict[str, Any]], wanted: Mapping[str, int], http: str) -> None:
@@ -106,33 +99,19 @@ def check(reports: list[dict[str, Any]], wanted: Mapping[str, int], http: str) -
 
 def measure(arguments: argparse.Namespace) -> None:
     """Download the files, check each one, and send what it took."""
-    base, http, wanted = (
-        f"https://{with_port(arguments.server_ip, PORT)}",
-        arguments.http,
-        sizes(arguments.files),
-    )
+    base = f"https://{with_port(arguments.server_ip, PORT)}"
+    http, wanted = arguments.http, sizes(arguments.files)
     first = f"{base}/{next(iter(wanted))}"
     missing = f"the server of cache_download on {arguments.server_ip} does not answer"
-    wait_for(
-        missing,
-        lambda: not failure(first, http),
-        READY_LIMIT_S,
-        evidence=lambda: failure(first, http),
-    )
-    asked = "".join(f'url = "{base}/{name}"\noutput = /dev/null\n' for name in wanted)
-    several = [
-        "--parallel",
-        "--parallel-max",
-        str(arguments.parallel),
-        "-w",
-        "%{json}\\n",
-        "--config",
-        "-",
-    ]
+    why = partial(failure, first, http)
+    wait_for(missing, lambda: not why(), READY_LIMIT_S, evidence=why)
+    downloads = "".join(f'url = "{base}/{name}"\noutput = /dev/null\n' for name in wanted)
+    several = ["--parallel", "--parallel-max", str(arguments.parallel)]
+    several += ["-w", "%{json}\\n", "--config", "-"]
     start_s = time.monotonic()
     printed = run(
         *curl(http, arguments.deadline_s, *several),
-        text=asked,
+        text=downloads,
         limit_s=arguments.deadline_s + LATE_S,
     )
     download_time_s = round(time.monotonic() - start_s, 6)

@@ -35,7 +35,7 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 TICKS_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 USER, SYSTEM, SOFTIRQ = 0, 2, 6
-"""Of the numbers in the first line of /proc/stat (proc_stat(5))."""
+"""Places of numbers in the first line of /proc/stat (proc_stat(5))."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -79,9 +79,8 @@ def processes() -> Iterator[Process]:
             text = (directory / "stat").read_text()
         except OSError:  # it has ended
             continue
-        fields = text.rpartition(")")[
-            2
-        ].split()  # from the third of proc_pid_stat(5) on: the second may have blanks
+        # From the third field of proc_pid_stat(5) on: the second may have blanks.
+        fields = text.rpartition(")")[2].split()
         user_s, system_s = (int(fields[at]) * TICKS_S for at in (11, 12))
         yield Process(
             int(directory.name), int(fields[1]), user_s, system_s, int(fields[21]) * PAGE_BYTES
@@ -90,8 +89,9 @@ def processes() -> Iterator[Process]:
 
 def below(roots: Sequence[int], every: Sequence[Process]) -> list[Process]:
     """Return the descendants of `roots`, without these."""
-    found = [one for one in every if one.parent in roots]
-    return found + below([one.pid for one in found], every) if found else []
+    children = [process for process in every if process.parent in roots]
+    pids = [process.pid for process in children]
+    return children + below(pids, every) if children else []
 
 
 def daemons() -> list[Process]:
@@ -109,43 +109,43 @@ def descriptors(pid: int) -> int:
 
 
 def host_cpu_s() -> tuple[float, float, float]:
-    """User, system and soft interrupts of all CPUs."""
+    """Return the seconds of user, system and soft interrupts of all CPUs."""
     numbers = [int(word) * TICKS_S for word in (PROC / "stat").read_text().split()[1:8]]
     return numbers[USER], numbers[SYSTEM], numbers[SOFTIRQ]
 
 
-def cpu_s(found: Sequence[Process]) -> dict[str, float]:
+def cpu_s(used_by: Sequence[Process]) -> dict[str, float]:
     """Return the CPU seconds of these processes, and of the whole host, as statistics."""
     host = dict(zip(("host_user_s", "host_system_s", "host_softirq_s"), host_cpu_s(), strict=True))
     return {
-        "user_s": sum(one.user_s for one in found),
-        "system_s": sum(one.system_s for one in found),
+        "user_s": sum(process.user_s for process in used_by),
+        "system_s": sum(process.system_s for process in used_by),
         **host,
     }
 
 
-def rss_bytes(found: Sequence[Process]) -> int:
+def rss_bytes(used_by: Sequence[Process]) -> int:
     """Return the resident memory of these processes together."""
-    return sum(one.rss_bytes for one in found)
+    return sum(process.rss_bytes for process in used_by)
 
 
 def look(name: str | None) -> list[Process]:
     """Send what the VPNs' processes use now, and return them."""
-    found = daemons()
-    rss, files = (
-        (rss_bytes(found), sum(descriptors(one.pid) for one in found)) if found else (None, None)
-    )
+    now = daemons()
+    rss = rss_bytes(now) if now else None
+    files = sum(descriptors(process.pid) for process in now) if now else None
     collect_agent.send_stat(
-        collect_agent.now(), suffix=name, processes=len(found), rss_bytes=rss, descriptors=files
+        collect_agent.now(), suffix=name, processes=len(now), rss_bytes=rss, descriptors=files
     )
-    return found
+    return now
 
 
 def watch(arguments: argparse.Namespace) -> None:
     """Look at every interval until the order to end, then send the sums."""
     is_real = os.environ.get(CLOCK) != "virtual"
     first = last = look(arguments.name)
-    seen = {one.pid: one for one in first}  # those that have ended, as they were last seen
+    # Those that have ended stay, as they were last seen.
+    seen = {process.pid: process for process in first}
     before = cpu_s(first)
     interval_s, stopped = arguments.interval_s, None
     while not stopped:
@@ -153,7 +153,7 @@ def watch(arguments: argparse.Namespace) -> None:
             signal.sigtimedwait(SIGNALS, interval_s) if interval_s else signal.sigwait(SIGNALS)
         )
         last = look(arguments.name)
-        seen |= {one.pid: one for one in last}
+        seen |= {process.pid: process for process in last}
     after = cpu_s([*seen.values()])
     grown_bytes = rss_bytes(last) - rss_bytes(first) if last else None
     used: dict[str, Any] = (

@@ -49,7 +49,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def failure(url: str, http: str) -> str:
-    """Why the server does not answer a request; "" if it does."""
+    """Return why the server does not answer a request; "" if it does."""
     waited = subprocess.run(
         [*PLAYER, "wait", url, http], check=False, capture_output=True, text=True
     )

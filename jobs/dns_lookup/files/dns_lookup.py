@@ -42,33 +42,33 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def serve(asked: argparse.Namespace) -> None:
+def serve(arguments: argparse.Namespace) -> None:
     """Answer questions, if any are sent, until the job is stopped."""
-    if asked.protocol == "none":
+    if arguments.protocol == "none":
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         signal.sigwait(STOPS)
         return
     import resolver  # not above: the client has no use for it
 
-    resolver.serve(asked.protocol, asked.address)
+    resolver.serve(arguments.protocol, arguments.address)
 
 
-def measure(asked: argparse.Namespace) -> None:
+def measure(arguments: argparse.Namespace) -> None:
     """Wait for the resolver, look up as often as asked, and send what it took."""
-    said = ""
+    why = ""
 
     def answers() -> bool:
-        nonlocal said
+        nonlocal why
         try:
-            return bool(names.lookups(asked.protocol, asked.server_ip, 2))
+            return bool(names.lookups(arguments.protocol, arguments.server_ip, 2))
         except OSError as error:
-            said = f": {error}"
+            why = f": {error}"
             return False
 
-    missing = f"the resolver on {asked.server_ip} does not answer over {asked.protocol}"
-    wait_for(missing, answers, READY_LIMIT_S, evidence=lambda: said)
-    for _ in range(asked.lookups):
-        _, (first_s, next_s) = names.lookups(asked.protocol, asked.server_ip, 2)
+    missing = f"the resolver on {arguments.server_ip} does not answer over {arguments.protocol}"
+    wait_for(missing, answers, READY_LIMIT_S, evidence=lambda: why)
+    for _ in range(arguments.lookups):
+        _, (first_s, next_s) = names.lookups(arguments.protocol, arguments.server_ip, 2)
         collect_agent.send_stat(
             collect_agent.now(), lookup_time_s=first_s, next_lookup_time_s=next_s
         )

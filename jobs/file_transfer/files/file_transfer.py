@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ TRIES = 5
 STALL_S, LOOK_S, IDLE_DATAGRAMS = 60.0, 5.0, 2
 """Seconds without data after which a transfer over QUIC stands still, and between two looks."""
 CURL = {"1.1": "--http1.1", "2": "--http2", "3": "--http3-only"}
-"""What it is asked by. Only the last takes no other version, so what came is checked."""
+"""curl's option by version of HTTP. Only the last takes no other, so what came is checked."""
 UNLIMITED = "unlimited"
 LIMITS = {
     "port": (2, 65535),
@@ -56,13 +56,13 @@ LIMITS = {
     "deadline_s": (1, 86400),
 }
 LONGEST_START_S = 600
-"""What a transfer may take beyond its duration."""
+"""Seconds that a transfer may take beyond its duration."""
 MOST_BYTES = 10**12
 MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 
 
 def size_bytes(text: str) -> int:
-    """`30M` is 30 000 000."""
+    """Return a number of bytes: `30M` is 30 000 000."""
     number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1)
     size = float(number) * factor
     if not 1 <= size <= MOST_BYTES or size != int(size):
@@ -71,17 +71,28 @@ def size_bytes(text: str) -> int:
 
 
 def size_or_none(text: str) -> int:
-    """0 for `none`."""
+    """Return a number of bytes, 0 for `none`."""
     return 0 if text == "none" else size_bytes(text)
 
 
 def size_or_unlimited(text: str) -> int:
-    """0 for `unlimited`."""
+    """Return a number of bytes, 0 for `unlimited`."""
     return 0 if text == UNLIMITED else size_bytes(text)
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Return the arguments of a command line."""
+OPTIONS: dict[str, tuple[Callable[[str], Any], Any, str | None]] = {
+    "--duration-s": (int, 0, "how long an unlimited transfer goes on (0: until stopped)"),
+    "--warm-up": (
+        size_or_none, 0, "bytes of an earlier transfer, which is not measured, or none"),
+    "--streams": (int, 1, "in parallel"),
+    "--deadline-s": (int, 7200, None),
+    "--interval-s": (float, 0.0, "of the series of goodput_bps (0: none)"),
+}  # fmt: skip
+"""Options of the client: type, default and help."""
+
+
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of this job's command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -99,29 +110,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "size", type=size_or_unlimited, help=f"bytes; k, M and G are decimal; or {UNLIMITED}"
     )
     client.add_argument("--direction", choices=["download", "upload", "none"], default="download")
-    client.add_argument(
-        "--duration-s",
-        type=int,
-        default=0,
-        help="how long an unlimited transfer goes on (0: until stopped)",
-    )
-    client.add_argument(
-        "--warm-up",
-        type=size_or_none,
-        default=0,
-        help="bytes of an earlier transfer, which is not measured, or none",
-    )
-    client.add_argument("--streams", type=int, default=1, help="in parallel")
-    client.add_argument("--deadline-s", type=int, default=7200)
+    for name, (value_type, default, text) in OPTIONS.items():
+        client.add_argument(name, type=value_type, default=default, help=text)
     client.add_argument("--cc", help="transport profile that the sender must have used")
     client.add_argument(
-        "--own-cc",
-        choices=["no", "yes"],
-        default="no",
-        help="yes: the sender sets --cc on its sockets",
-    )
-    client.add_argument(
-        "--interval-s", type=float, default=0.0, help="of the series of goodput_bps (0: none)"
+        "--own-cc", choices=["no", "yes"], default="no", help="yes: the sender sets --cc itself"
     )
     client.add_argument(
         "--flow", help="name of this transfer among several: suffix of its statistics"
@@ -130,16 +123,19 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client.add_argument_group("QUIC").add_argument(
         "--quic-receiver", choices=[OPENSSL, NGTCP2], default=OPENSSL, help="with http 3"
     )
+    return parser
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
+    parser = command_line()
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
-    if (
-        arguments.mode == "client"
-        and arguments.interval_s
-        and not 0.01 <= arguments.interval_s <= 3600
-    ):
+    is_client = arguments.mode == "client"
+    if is_client and arguments.interval_s and not 0.01 <= arguments.interval_s <= 3600:
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
     arguments.stack = nginx.stack_of(parser, arguments, arguments.http)
-    is_http = arguments.mode == "client" and arguments.http != NO_HTTP
+    is_http = is_client and arguments.http != NO_HTTP
     sends = arguments.stack in nginx.SEND_UPLOADS
     if is_http and arguments.direction == "upload" and not sends:
         senders = " or ".join(nginx.SEND_UPLOADS)
@@ -150,7 +146,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error("http has one connection; several streams take iperf3")
     if is_http and arguments.own_cc == "yes":
         parser.error("http has its host's congestion control; own_cc takes iperf3")
-    if arguments.mode == "client" and arguments.size and arguments.duration_s:
+    if is_client and arguments.size and arguments.duration_s:
         parser.error(f"a size or a duration: give the size as {UNLIMITED}, or no --duration-s")
     return arguments
 
@@ -175,7 +171,7 @@ def retransmitted_segments() -> int:
 
 @contextmanager
 def tool_server(arguments: argparse.Namespace, directory: Path) -> Iterator[None]:
-    """iperf3's or that of HTTP, which listens, until the end of the block."""
+    """Run a server of iperf3 or HTTP, which listens, until the end of the block."""
     http, port = arguments.http, arguments.port
     if arguments.stack != nginx.NGINX:
         from openbach_jobs import quic_stacks
@@ -241,7 +237,7 @@ def iperf3_test(arguments: argparse.Namespace) -> iperf3.Test:
 
 
 def download_iperf3(arguments: argparse.Namespace) -> Received:
-    """Until the bytes are there, the time is over, or the job is stopped."""
+    """Receive until the bytes are there, the time is over, or the job is stopped."""
     test = iperf3_test(arguments)
     end_s = time.monotonic() + test.deadline_s
     with (
@@ -352,14 +348,14 @@ def upload_quic(arguments: argparse.Namespace) -> Received:
     """Send over HTTP/3, and return what the server has received."""
     from openbach_jobs import quic_stacks
 
-    told = quic_stacks.upload(
+    sent = quic_stacks.upload(
         arguments.stack,
         with_port(arguments.server_ip, arguments.port),
         arguments.size,
         arguments.quic_cc,
         arguments.deadline_s,
     )
-    return Received(told["seconds"], told["bytes"], None, None, [], told["handshake_s"])
+    return Received(sent["seconds"], sent["bytes"], None, None, [], sent["handshake_s"])
 
 
 def upload_iperf3(arguments: argparse.Namespace) -> Received:

@@ -34,7 +34,7 @@ class Test(NamedTuple):
 
     @property
     def is_endless(self) -> bool:
-        """Only ended by being stopped."""
+        """Return whether only being stopped ends it."""
         return not self.size and not self.duration_s
 
 
@@ -62,25 +62,13 @@ def client_command(server_ip: str, test: Test) -> list[str]:
     idle_ms = min(round(test.deadline_s * 1000), MOST_IDLE_MS)
     amount = ["-n", str(test.size)] if test.size else ["-t", str(test.duration_s or LONGEST_S)]
     own = ["-C", test.cc] if test.cc else []
-    return [
-        *(
-            "iperf3",
-            "-c",
-            server_ip,
-            "-p",
-            str(test.port),
-            "-R",
-            *amount,
-            "-P",
-            str(test.streams),
-            *own,
-        ),
-        *("-i", f"{test.interval_s:g}", "-J", "--rcv-timeout", str(idle_ms)),
-    ]
+    command = ["iperf3", "-c", server_ip, "-p", str(test.port), "-R", *amount]
+    command += ["-P", str(test.streams), *own]
+    return [*command, "-i", f"{test.interval_s:g}", "-J", "--rcv-timeout", str(idle_ms)]
 
 
 def receive(server_ip: str, test: Test) -> dict[str, Any]:
-    """Receives; iperf3's JSON report."""
+    """Receive, and return iperf3's JSON report."""
     try:
         done = subprocess.run(
             client_command(server_ip, test),
@@ -120,13 +108,12 @@ def received(read: dict[str, Any], ttfb_s: float | None) -> Received:
 
     A test that was stopped has no totals: then they are the sums of its intervals.
     """
-    series = [
-        (one["sum"]["start"], one["sum"]["seconds"], one["sum"]["bytes"])
-        for one in read["intervals"]
-    ]
+    sums = [interval["sum"] for interval in read["intervals"]]
+    series = [(total["start"], total["seconds"], total["bytes"]) for total in sums]
     end = read["end"]
     if total := end.get("sum_received"):
         seconds, size = total["seconds"], total["bytes"]
     else:
-        seconds, size = sum(one[1] for one in series), sum(one[2] for one in series)
+        _, lasts_s, sizes = zip(*series, strict=True) if series else ((), (), ())
+        seconds, size = sum(lasts_s), sum(sizes)
     return Received(seconds, size, ttfb_s, end.get("sender_tcp_congestion"), series)

@@ -13,7 +13,7 @@ import sys
 import pycurl
 
 HTTP_3_ONLY, HTTP_3 = 31, 30
-"""Of curl/curl.h, which older versions of pycurl do not name."""
+"""Numbers of curl/curl.h, which older versions of pycurl do not name."""
 TIMES = {
     f"time_{name}": f"{name.upper()}_TIME" for name in ("total", "starttransfer", "appconnect")
 }

@@ -18,30 +18,31 @@ STREAM, PACKET_BYTES = 0, 1500
 
 def reason(directory: Path) -> str:
     """Return why the transfer stands still whose qlog is in a directory; "" without a qlog."""
-    arrived, told = 0, {"MAX_STREAM_DATA": [0], "MAX_DATA": [0]}
+    arrived, limits = 0, {"MAX_STREAM_DATA": [0], "MAX_DATA": [0]}
     blocked = ""
     for name, frame in frames(directory):
         kind = str(frame.get("frame_type")).upper()
         if frame.get("stream_id", STREAM) != STREAM:
             continue
-        if name == "transport:packet_sent" and kind in told:
-            told[kind].append(int(frame["maximum"]))
+        if name == "transport:packet_sent" and kind in limits:
+            limits[kind].append(int(frame["maximum"]))
         elif name == "transport:packet_received" and kind == "STREAM":
             length = frame.get("payload_length", frame.get("length", 0))
             arrived = max(arrived, int(frame.get("offset", 0)) + int(length))
         elif name == "transport:packet_received" and kind.endswith("DATA_BLOCKED"):
             blocked = f" and says so ({kind})"
             kind = f"MAX_{kind.removesuffix('_BLOCKED')}"
-            told = {kind: told[kind], **told}  # looked at first
-    for kind, limits in told.items():
-        held = min((one for one in limits if 0 <= one - arrived < PACKET_BYTES), default=arrived)
-        if held in limits and (higher := {one for one in limits if one > held}):
+            limits = {kind: limits[kind], **limits}  # looked at first
+    for kind, offsets in limits.items():
+        near = (offset for offset in offsets if 0 <= offset - arrived < PACKET_BYTES)
+        held = min(near, default=arrived)
+        if held in offsets and (higher := {offset for offset in offsets if offset > held}):
             return (
                 f"the server has sent what the receiver allows, up to the offset {held}"
                 f"{blocked}; the receiver's library has told {len(higher)} higher limits"
                 f" ({kind}), up to {max(higher)}, in packets that were lost, and repeats none"
             )
-    limit = max(told["MAX_STREAM_DATA"])
+    limit = max(limits["MAX_STREAM_DATA"])
     return (
         f"{arrived} bytes came{blocked}, of {limit} that the receiver allows" if limit else ""
     )  # no log of it

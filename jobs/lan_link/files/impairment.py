@@ -38,10 +38,8 @@ def find(name: str, folder: Path = FOLDER) -> Impairment:
         return Impairment()
     file = folder / f"{name}.json"
     if not file.exists():
-        raise ValueError(
-            f"there is no profile {name}; there are"
-            f" {', '.join(sorted(one.stem for one in folder.glob('*.json')))}"
-        )
+        profiles = ", ".join(sorted(file.stem for file in folder.glob("*.json")))
+        raise ValueError(f"there is no profile {name}; there are {profiles}")
     try:
         return read(file)
     except RecursionError:
@@ -51,12 +49,12 @@ def find(name: str, folder: Path = FOLDER) -> Impairment:
 def read(file: Path) -> Impairment:
     """Return the profile of a file. Raises ValueError."""
     try:
-        given = json.loads(file.read_bytes())
+        profile = json.loads(file.read_bytes())
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-    if not isinstance(given, dict):
+    if not isinstance(profile, dict):
         raise ValueError(f"{file}: should be a JSON object")
-    numbers = {name: value for name, value in given.items() if name not in FOR_PEOPLE}
+    numbers = {name: value for name, value in profile.items() if name not in FOR_PEOPLE}
     for name, value in numbers.items():
         if name not in Impairment._fields:
             raise ValueError(
@@ -65,9 +63,9 @@ def read(file: Path) -> Impairment:
         most = 100.0 if name.endswith("_pct") else MOST_MS
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise ValueError(f"{file}: {name} is {value!r}: a number from 0 to {most:g}")
-    found = Impairment(**{name: float(value) for name, value in numbers.items()})
-    if found.reorder_pct and not found.delay_ms:
+    impairment = Impairment(**{name: float(value) for name, value in numbers.items()})
+    if impairment.reorder_pct and not impairment.delay_ms:
         raise ValueError(
             f"{file}: reorder_pct: packets overtake others only where there is a delay_ms"
         )
-    return found
+    return impairment

@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import collect_agent
 import impairment
@@ -24,87 +25,64 @@ from openbach_jobs import netem
 from openbach_jobs.command import change, run, undo
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/lan_link/lan_link_rstats_filter.conf"
 PLACE = "last_mile"
-"""Which losses are this link's, of the places that --loss-at can name."""
+"""Place of this link's losses, of those that --loss-at can name."""
 SAME, PRESET, NONE = "same", "preset", "none"
 OF_A_LAN = {"loss": "0", "return_loss": SAME, "burst_packets": "1", "burst_ms": NONE}
-"""What `preset` is here, where there is no satellite: a scenario gives the same values to
+"""Values for `preset` here, where there is no satellite: a scenario gives the same values to
 satcom_link."""
 INGRESS = "q_lan"
 UNLIMITED = "unlimited"
 LEAST_BPS, MOST_BPS = 32e3, 1e9
 FRAME_BYTES = 1514
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
+OPTIONS: dict[str, tuple[Any, str]] = {
+    "--loss": ("0", "percent of the packets towards the LAN; preset: 0"),
+    "--return-loss": (SAME, "percent of those from the LAN; same: as --loss"),
+    "--burst-packets": ("1", "mean length of a loss (1: independent)"),
+    "--delay-ms": ("0", "delay of each direction"),
+    "--rate": (UNLIMITED, "bit/s of each direction on Ethernet frames, e.g. 100M"),
+    "--queue-packets": (1000, "full packets that wait for the rate"),
+    "--impairment": (impairment.NONE, "profile of the folder impairments"),
+}
+"""An option's default, by which its type is known, and its help."""
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """Return the arguments of a command line."""
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of this job's command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("interface", help="towards the LAN")
-    parser.add_argument(
-        "--loss", default="0", help="percent of the packets towards the LAN; preset: 0"
-    )
-    parser.add_argument(
-        "--return-loss", default=SAME, help="percent of those from the LAN; same: as --loss"
-    )
-    parser.add_argument(
-        "--burst-packets", default="1", help="mean length of a loss (1: independent)"
-    )
+    for name, (default, text) in OPTIONS.items():
+        parser.add_argument(name, type=type(default), default=default, help=text)
     parser.add_argument(
         "--loss-at",
         choices=netem.PLACES,
         default=PLACE,
         help=f"where --loss happens; here only for {PLACE}",
     )
-    parser.add_argument("--delay-ms", default="0", help="delay of each direction")
-    parser.add_argument(
-        "--rate", default=UNLIMITED, help="bit/s of each direction on Ethernet frames, e.g. 100M"
-    )
-    parser.add_argument(
-        "--queue-packets", type=int, default=1000, help="full packets that wait for the rate"
-    )
-    parser.add_argument(
-        "--impairment", default=impairment.NONE, help="profile of the folder impairments"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses"
-    )
-    lasting = parser.add_argument_group("bursts that last for a time")
-    lasting.add_argument(
+    seed = os.environ.get("OPENBACH_RUN_SEED")
+    parser.add_argument("--seed", type=int, default=seed, help="of the losses")
+    # In a group, as in the job vpn.
+    parser.add_argument_group("bursts that last for a time").add_argument(
         "--burst-ms", default=NONE, help="mean duration of one; none: by --burst-packets"
     )
+    return parser
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line, as numbers."""
+    parser = command_line()
     arguments = parser.parse_args(argv)
     texts = vars(arguments)
     texts |= {name: text for name, text in OF_A_LAN.items() if texts[name] == PRESET}
     if arguments.return_loss == SAME:
         arguments.return_loss = arguments.loss
     try:
-        arguments.delay_ms = netem.number(
-            arguments.delay_ms, 0, 10_000, "a delay from 0 to 10000 ms"
-        )
-        if (
-            NONE not in (arguments.burst_packets, arguments.burst_ms)
-            and arguments.burst_packets != "1"
-        ):
-            raise ValueError("burst_packets and burst_ms: give one of them")
-        arguments.burst_packets = (
-            1.0 if arguments.burst_packets == NONE else netem.burst(arguments.burst_packets)
-        )
-        arguments.burst_ms = (
-            None if arguments.burst_ms == NONE else netem.burst_ms(arguments.burst_ms)
-        )
-        for name in ("loss", "return_loss"):
-            setattr(arguments, name, netem.percent(getattr(arguments, name)))
-            netem.loss_model(getattr(arguments, name), arguments.burst_packets)
-        if arguments.rate != UNLIMITED:
-            arguments.rate = netem.number(
-                arguments.rate, LEAST_BPS, MOST_BPS, f"a rate from 32k to 1G bit/s, or {UNLIMITED}"
-            )
-        arguments.impairment = impairment.find(arguments.impairment)
+        read(arguments)
     except ValueError as error:
         parser.error(str(error))
     if not 1 <= arguments.queue_packets <= netem.LIMIT_PACKETS:
@@ -114,6 +92,23 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             "the losses are given, and the profile of impairment has its own: give one of the two"
         )
     return arguments
+
+
+def read(arguments: argparse.Namespace) -> None:
+    """Put numbers, and the profile of impairment, in the place of texts. Raises ValueError."""
+    packets, lasts_ms = arguments.burst_packets, arguments.burst_ms
+    arguments.delay_ms = netem.number(arguments.delay_ms, 0, 10_000, "a delay from 0 to 10000 ms")
+    if NONE not in (packets, lasts_ms) and packets != "1":
+        raise ValueError("burst_packets and burst_ms: give one of them")
+    arguments.burst_packets = 1.0 if packets == NONE else netem.burst(packets)
+    arguments.burst_ms = None if lasts_ms == NONE else netem.burst_ms(lasts_ms)
+    for name in ("loss", "return_loss"):
+        setattr(arguments, name, netem.percent(getattr(arguments, name)))
+        netem.loss_model(getattr(arguments, name), arguments.burst_packets)
+    if arguments.rate != UNLIMITED:
+        right = f"a rate from 32k to 1G bit/s, or {UNLIMITED}"
+        arguments.rate = netem.number(arguments.rate, LEAST_BPS, MOST_BPS, right)
+    arguments.impairment = impairment.find(arguments.impairment)
 
 
 def losses_pct(arguments: argparse.Namespace) -> tuple[float, float]:
@@ -133,9 +128,8 @@ def profile_options(arguments: argparse.Namespace) -> str:
     """
     profile = arguments.impairment
     delay_ms = arguments.delay_ms + profile.delay_ms
-    delay = (
-        netem.delay_options(delay_ms, profile.jitter_ms) if delay_ms or profile.jitter_ms else ""
-    )
+    has_delay = delay_ms or profile.jitter_ms
+    delay = netem.delay_options(delay_ms, profile.jitter_ms) if has_delay else ""
     loss = netem.loss_model(profile.loss_pct, 1)
     reorder = f" reorder {profile.reorder_pct:g}%" if profile.reorder_pct else ""
     duplicate = f" duplicate {profile.duplicate_pct:g}%" if profile.duplicate_pct else ""
@@ -144,8 +138,8 @@ def profile_options(arguments: argparse.Namespace) -> str:
 
 def changes_nothing(arguments: argparse.Namespace) -> bool:
     """Return whether the link is to stay as it is."""
-    given = (*losses_pct(arguments), arguments.delay_ms, *arguments.impairment)
-    return arguments.rate == UNLIMITED and not any(given)
+    impairments = (*losses_pct(arguments), arguments.delay_ms, *arguments.impairment)
+    return arguments.rate == UNLIMITED and not any(impairments)
 
 
 def lasts(arguments: argparse.Namespace, loss_pct: float) -> bool:
@@ -160,8 +154,8 @@ def netem_line(
 
     Each change has a seed of its own: with the old one the same random numbers would begin again.
     """
-    given = arguments.seed
-    seed = None if given is None else netem.mixed(netem.mixed(2 * given + number) + step)
+    run_seed = arguments.seed
+    seed = None if run_seed is None else netem.mixed(netem.mixed(2 * run_seed + number) + step)
     options = f"{profile_options(arguments)}{loss}{netem.seed_option(seed)}"
     return f"dev {device} root handle 1: netem limit {netem.LIMIT_PACKETS}{options}"
 
@@ -171,18 +165,13 @@ def apply(arguments: argparse.Namespace) -> None:
     change("ip", lines=[f"link add {INGRESS} type ifb", f"link set {INGRESS} up"])
     lines = [
         f"qdisc add dev {arguments.interface} clsact",
-        (
-            f"filter add dev {arguments.interface} ingress matchall action mirred egress redirect"
-            f" dev {INGRESS}"
-        ),
+        f"filter add dev {arguments.interface} ingress matchall action mirred egress redirect"
+        f" dev {INGRESS}",
     ]
     both = zip(devices(arguments.interface).values(), losses_pct(arguments), strict=True)
     for number, (device, loss_pct) in enumerate(both):
-        loss = (
-            ""
-            if lasts(arguments, loss_pct)
-            else netem.loss_model(loss_pct, arguments.burst_packets)
-        )
+        in_packets = netem.loss_model(loss_pct, arguments.burst_packets)
+        loss = "" if lasts(arguments, loss_pct) else in_packets
         lines.append(f"qdisc replace {netem_line(arguments, number, device, loss, 1)}")
         if arguments.rate != UNLIMITED:
             waits = arguments.queue_packets * FRAME_BYTES
@@ -211,8 +200,8 @@ def play(arguments: argparse.Namespace) -> None:
     from openbach_jobs import bursts
 
     def drawn(number: int) -> Iterator[tuple[float, int, bool]]:
-        given = arguments.seed
-        seed = int.from_bytes(os.urandom(8)) if given is None else 2 * given + number
+        run_seed = arguments.seed
+        seed = int.from_bytes(os.urandom(8)) if run_seed is None else 2 * run_seed + number
         for time_s, is_bad in bursts.changes(both[number][1], arguments.burst_ms, seed):
             yield time_s, number, is_bad
 
@@ -228,7 +217,7 @@ def play(arguments: argparse.Namespace) -> None:
 def report(interface: str) -> None:
     """Send how many packets have passed and been lost in each direction."""
     qdiscs = json.loads(run("tc", "-s", "-j", "qdisc", "show"))
-    shown = {one["dev"]: one for one in qdiscs if one["kind"] == "netem"}
+    shown = {qdisc["dev"]: qdisc for qdisc in qdiscs if qdisc["kind"] == "netem"}
     for name, device in devices(interface).items():
         if device not in shown:
             sys.exit(f"{device} has no netem qdisc: something else on this host removed it")

@@ -23,21 +23,21 @@ from typing import Any
 import collect_agent
 
 from openbach_jobs import limits
-from openbach_jobs.command import WRONG_FIGURES, record
+from openbach_jobs.command import figures_are_wrong, record
 from openbach_jobs.measured import EXIT_CODE, SECONDS, Sought, numbers, sought
 
 CONFIGURATION = "/opt/openbach/agent/jobs/measured_command/measured_command_rstats_filter.conf"
 SHARED = "/home"
-"""Where commands run. In virtual time all hosts see the same directory there."""
+"""Directory in which commands run. In virtual time all hosts see the same directory there."""
 SHELL = "/bin/sh"
 ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", "GODEBUG": "cpu.avx512vl=off"}
-"""Besides PATH. For people's own programs in Go 1.26: with AVX-512 its garbage collector looks at
-the clock at other times."""
+"""Variables besides PATH. The last is for people's own programs in Go 1.26: with AVX-512 its
+garbage collector looks at the clock at other times."""
 MOST_BYTES = 1 << 20
-"""That a command may print."""
+"""Most bytes that a command may print."""
 READ_BYTES = 1 << 16
 GRACE_S = 2
-"""From SIGTERM to SIGKILL when the job is stopped."""
+"""Seconds from SIGTERM to SIGKILL when the job is stopped."""
 LIMITS = {"limit_s": (1, 1_000_000)}
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -121,16 +121,15 @@ class Command:
         return time.monotonic() - self.begin_s
 
 
-def measure(one: Sought, command: Command, seconds: float) -> list[float]:
+def measure(column: Sought, command: Command, seconds: float) -> list[float]:
     """Return the numbers of a column, which may be none. Ends the job if there should be one."""
-    found = {SECONDS: [seconds], EXIT_CODE: [float(command.process.returncode)]}.get(one.find)
-    if found is None:
-        found = numbers(one, command.printed)
-    if not found and not one.is_optional:
-        told = f"{one.name}: nothing that `{command.text}` has printed fits {one.find}"
-        print(told, file=sys.stderr)
-        sys.exit(WRONG_FIGURES)
-    return found
+    own = {SECONDS: seconds, EXIT_CODE: float(command.process.returncode)}
+    values = [own[column.find]] if column.find in own else numbers(column, command.printed)
+    if not values and not column.is_optional:
+        figures_are_wrong(
+            f"{column.name}: nothing that `{command.text}` has printed fits {column.find}"
+        )
+    return values
 
 
 def main() -> None:
@@ -143,13 +142,13 @@ def main() -> None:
     seconds = command.wait()
     print(command.printed.read_text(errors="replace"), end="")
     record(SHELL, "-c", command.text)
-    finds = [one.find for one in arguments.measures]
+    finds = [column.find for column in arguments.measures]
     code = command.process.returncode
     if code and not command.is_stopped and EXIT_CODE not in finds:
         sys.exit(f"`{command.text}` ended with exit code {code}")
-    for one in arguments.measures:
-        for value in measure(one, command, seconds):
-            sent: dict[str, Any] = {one.name: value}
+    for column in arguments.measures:
+        for value in measure(column, command, seconds):
+            sent: dict[str, Any] = {column.name: value}
             collect_agent.send_stat(collect_agent.now(), **sent)
     if not arguments.measures:
         collect_agent.send_stat(collect_agent.now(), seconds=seconds)

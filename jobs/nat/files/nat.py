@@ -41,7 +41,7 @@ RULES = (
 }}
 """
 )
-"""For nft."""
+"""Rules of nft."""
 UDP_TIMEOUTS = ("nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream")
 """Linux forgets a flow of UDP 30 s after its last packet; one with packets both ways for more than
 2 s after 120 s."""
@@ -78,7 +78,7 @@ def apply(arguments: argparse.Namespace) -> None:
 def refused_packets() -> int:
     """Return the number of packets from outside that belonged to no connection."""
     shown = json.loads(run("nft", "-j", "list", "counters", *TABLE.split()))["nftables"]
-    (counter,) = [one["counter"] for one in shown if "counter" in one]
+    (counter,) = [item["counter"] for item in shown if "counter" in item]
     return int(counter["packets"])
 
 

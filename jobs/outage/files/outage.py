@@ -47,7 +47,7 @@ table inet {table} {{
     }}
 }}
 """
-"""Of nftables: the first that sees what comes, the last that sees what goes."""
+"""Rules of nftables: the first that see what comes, the last that see what goes."""
 VPNS = Path("/var/run")
 FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
 SHOWN_ONLY = ("linkdown", "dead")
@@ -146,7 +146,8 @@ def change_address(interface: str, new: str) -> None:
     shown: list[dict[str, Any]] = json.loads(
         run("ip", "-j", "-4", "address", "show", "dev", interface)
     )
-    old = [f"{one['local']}/{one['prefixlen']}" for link in shown for one in link["addr_info"]]
+    known = [address for link in shown for address in link["addr_info"]]
+    old = [f"{address['local']}/{address['prefixlen']}" for address in known]
     if not old:
         sys.exit(f"{interface} has no IPv4 address")
     change("ip", "address", "add", new, "dev", interface)

@@ -16,11 +16,11 @@ import collect_agent
 from openbach_jobs.command import wait_for
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/path_ready/path_ready_rstats_filter.conf"
 PAUSE_S = 0.5  # between two attempts when there is no route yet and ping fails at once
 FIRST = ("-W", "2")
-"""For how long the first ping is waited for."""
+"""Words of ping that wait 2 s for the first answer."""
 INTERVAL_S = 2.5
 UNANSWERED = 1
 """Exit code of a ping that has sent something; one that could not has another."""
@@ -44,22 +44,22 @@ def answered(destination: str, deadline_s: float) -> float:
     A lost one is no failure, too many are. The path may take as long as it likes, up to the
     deadline.
     """
-    said = ""
+    printed = ""
     words: tuple[str, ...] = FIRST
 
     def answer() -> re.Match[str] | None:
-        nonlocal said, words
+        nonlocal printed, words
         done = ping(destination, *words)
-        said = (done.stderr or done.stdout).strip()
+        printed = (done.stderr or done.stdout).strip()
         if done.returncode == UNANSWERED:
             words = until_answered(deadline_s)
-        return re.search(r"time=([\d.]+) ms", said)
+        return re.search(r"time=([\d.]+) ms", printed)
 
     missing = f"{destination} does not answer"
-    found = wait_for(
-        missing, answer, deadline_s, retry_s=PAUSE_S, evidence=lambda: f"; ping says: {said}"
+    time_ms = wait_for(
+        missing, answer, deadline_s, retry_s=PAUSE_S, evidence=lambda: f"; ping says: {printed}"
     )
-    return float(found[1])
+    return float(time_ms[1])
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -79,9 +79,8 @@ def main() -> None:
     start_s = time.monotonic()
     answered(arguments.destination_ip, arguments.deadline_s)
     ready_s = time.monotonic() - start_s
-    rtt_ms = answered(
-        arguments.destination_ip, arguments.deadline_s
-    )  # the first one may have set up caches
+    # The first one may have set up caches.
+    rtt_ms = answered(arguments.destination_ip, arguments.deadline_s)
     collect_agent.send_stat(collect_agent.now(), rtt_ms=rtt_ms, ready_s=ready_s)
 
 

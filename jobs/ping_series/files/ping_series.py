@@ -31,7 +31,7 @@ ANSWER_LIMIT_S = 2.0
 """A request without an answer is lost after that time, or twice the longest round trip; younger
 ones count for nothing when the job is stopped."""
 LONGEST_S = 40
-"""For how long ping waits for the last answers of a count: twice the longest round trip that
+"""Seconds that ping waits for the last answers of a count: twice the longest round trip that
 satcom_link makes."""
 LIMITS = {"payload_bytes": (16, 65507), "count": (0, 1_000_000)}
 """ping measures the time with the first 16 bytes of the payload."""
@@ -58,8 +58,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def answer(line: str) -> tuple[int, float] | None:
     """Return the request's number and round-trip time in ms of a line of ping's that has them."""
-    found = ANSWER.search(line)
-    return (int(found[1]), float(found[2])) if found else None
+    shown = ANSWER.search(line)
+    return (int(shown[1]), float(shown[2])) if shown else None
 
 
 def longest_gap_s(answers_s: Sequence[float], begin_s: float, end_s: float) -> float:
@@ -74,7 +74,7 @@ def old_requests(interval_s: float, sent_for_s: float) -> int:
 
 
 def lost_pct(answered: Collection[int], requests: int) -> float:
-    """Percent of the requests 1 to `requests` that have no answer."""
+    """Return the percent of the requests 1 to `requests` that have no answer."""
     return 100 * len(set(range(1, requests + 1)) - set(answered)) / requests
 
 
@@ -86,15 +86,8 @@ def command_of(arguments: argparse.Namespace) -> list[str]:
     """
     size = ["-s", str(arguments.payload_bytes)] if arguments.payload_bytes != 56 else []
     count = ["-c", str(arguments.count), "-W", f"{LONGEST_S}"] if arguments.count else []
-    return [
-        "ping",
-        "-n",
-        "-i",
-        f"{arguments.interval_s:g}",
-        *size,
-        *count,
-        arguments.destination_ip,
-    ]
+    interval = ["-i", f"{arguments.interval_s:g}"]
+    return ["ping", "-n", *interval, *size, *count, arguments.destination_ip]
 
 
 def ping(arguments: argparse.Namespace) -> None:
@@ -109,8 +102,8 @@ def ping(arguments: argparse.Namespace) -> None:
     answers_s: list[float] = []
     limit_s = ANSWER_LIMIT_S
     for line in process.stdout:
-        if found := answer(line):
-            sequence, rtt_ms = found
+        if shown := answer(line):
+            sequence, rtt_ms = shown
             answered.add(sequence)
             answers_s.append(time.monotonic())
             limit_s = max(limit_s, 2 * rtt_ms / 1000)

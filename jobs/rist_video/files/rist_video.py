@@ -42,9 +42,9 @@ LOOPBACK = "127.0.0.1"
 PAYLOAD_BYTES = 1316
 """Seven packets of MPEG-2 TS, as video over IP has them."""
 CONNECTED = "peer connected count is 1"
-"""What ristsender writes when the receiver has answered it."""
+"""Text that ristsender writes when the receiver has answered it."""
 IDLE_S = 2.0
-"""No packet for that time, beyond the receiver's buffer: no more come."""
+"""Seconds without a packet, beyond the receiver's buffer, after which no more come."""
 LIMITS = {"duration_s": (1, 3600), "rate_kbps": (10, 100_000), "buffer_ms": (10, 30_000)}
 SUMS = {
     "recovered_packets": "recovered_total",
@@ -85,22 +85,15 @@ class Receiver:
         self.sink.bind((LOOPBACK, SINK_PORT))
         self.sink.settimeout(IDLE_S + buffer_ms / 1000)
         listens = f"rist://@0.0.0.0:{RIST_PORT}?buffer={buffer_ms}"
-        command = [
-            "ristreceiver",
-            "-i",
-            listens,
-            "-o",
-            f"udp://{LOOPBACK}:{SINK_PORT}",
-            "-S",
-            "1000",
-        ]
+        gives = f"udp://{LOOPBACK}:{SINK_PORT}"
+        command = ["ristreceiver", "-i", listens, "-o", gives, "-S", "1000"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         self.reads = threading.Thread(target=self.read, daemon=True)
         self.reads.start()
 
     def read(self) -> None:
-        """Until it `is_over` and no packet comes any more."""
+        """Read packets until it `is_over` and no more come."""
         while True:
             try:
                 packet = self.sink.recv(1 << 16)
@@ -136,9 +129,9 @@ def totals(log: str) -> dict[str, int]:
 def stated(log: str, name: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of that name in what librist's tools write, among other lines."""
     for line in log.splitlines():
-        _, found, text = line.partition(f'{{"{name}":')
-        if found:
-            yield json.loads(found + text)[name]
+        _, begin, text = line.partition(f'{{"{name}":')
+        if begin:
+            yield json.loads(begin + text)[name]
 
 
 def serve() -> None:
@@ -183,18 +176,12 @@ def is_receiving(server_ip: str, buffer_ms: int) -> bool:
 
 @contextmanager
 def sender(server_ip: str, buffer_ms: int, log: Path) -> Iterator[None]:
-    """ristsender, once it has found its receiver, until the end of the block."""
-    words = [
-        "-i",
-        f"udp://@{LOOPBACK}:{SOURCE_PORT}",
-        "-o",
-        f"rist://{server_ip}:{RIST_PORT}?buffer={buffer_ms}",
-        "-S",
-        "1000",
-    ]
+    """Run ristsender, which has found its receiver, until the end of the block."""
+    takes = f"udp://@{LOOPBACK}:{SOURCE_PORT}"
+    words = ["-i", takes, "-o", f"rist://{server_ip}:{RIST_PORT}?buffer={buffer_ms}", "-S", "1000"]
     with (
-        log.open("w") as said,
-        started("ristsender", *words, stdout=said, stderr=subprocess.STDOUT),
+        log.open("w") as output,
+        started("ristsender", *words, stdout=output, stderr=subprocess.STDOUT),
     ):
         wait_for(
             "ristsender has found no receiver",
@@ -206,7 +193,7 @@ def sender(server_ip: str, buffer_ms: int, log: Path) -> Iterator[None]:
 
 
 def send(packets: int, interval_s: float) -> None:
-    """Numbered packets, each at its time."""
+    """Send numbered packets, each at its time."""
     begin_s = time.monotonic()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
         for number in range(packets):

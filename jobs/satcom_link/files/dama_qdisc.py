@@ -27,9 +27,9 @@ from openbach_jobs.dama import Access, Share
 
 STATE = Path("/proc/thread-self/net/dama")
 LATE_S = 1.0
-"""How long after it should have left a packet counts as not sent."""
+"""Time after which a packet counts as not sent, from when it should have left."""
 PORT = 5997
-"""UDP, of a PEP's wishes: the job satpep sends the wanted rate in bit/s there."""
+"""UDP port for a PEP's wishes: the job satpep sends the wanted rate in bit/s there."""
 WISH = re.compile(rb"[0-9]{1,10}")
 
 
@@ -53,9 +53,9 @@ class Shown(NamedTuple):
     superframes: int
     most_slots: int
     terminals: dict[str, Counters]
-    """By the terminal's number; of all simulated ones together, `simulated`."""
+    """Counters by the terminal's number; of all simulated ones together, `simulated`."""
     classes: dict[tuple[str, str], ClassCounters]
-    """By the terminal's number and the class."""
+    """Counters by the terminal's number and the class."""
 
 
 def shown(text: str) -> Shown:
@@ -84,7 +84,10 @@ def look() -> Shown:
 
 
 def terminals_beyond(interface: str, routes: str) -> int:
-    """The number of gateways of routes over the interface, in /proc/net/route; at least one."""
+    """Return the number of gateways of routes over the interface, at least 1.
+
+    The routes are those of /proc/net/route.
+    """
     return max(len(gateways(interface, routes)), 1)
 
 
@@ -96,14 +99,14 @@ def with_link_addresses(shares: Mapping[str, Share], interface: str) -> list[tup
     if not shares:
         return []
     shown = json.loads(run("ip", "-j", "neighbour", "show", "dev", interface))
-    known = {one["dst"]: one["lladdr"] for one in shown if "lladdr" in one}
+    known = {entry["dst"]: entry["lladdr"] for entry in shown if "lladdr" in entry}
     if missing := [address for address in shares if address not in known]:
         sys.exit(f"shares: {missing[0]} is no neighbour on {interface}; there are {sorted(known)}")
     return [(known[address], share) for address, share in shares.items()]
 
 
 def check_kernel() -> None:
-    """Ends the job where the kernel has no such qdisc."""
+    """End the job where the kernel has no such qdisc."""
     if not STATE.exists():
         sys.exit(
             f"{STATE} is not there: only the virtual engine has a return link that has to be asked"
@@ -147,7 +150,7 @@ def listen(interface: str) -> None:
 
 
 def tell(line: str) -> None:
-    """Writes a line to the kernel's file; the command is recorded."""
+    """Write a line to the kernel's file; the command is recorded."""
     change("sh", "-c", f"echo '{line}' > {STATE}")
 
 
@@ -179,7 +182,7 @@ class Link:
             )
 
     def attach(self) -> None:
-        """Takes the place of the interface's qdisc."""
+        """Take the place of the interface's qdisc."""
         change("tc", "qdisc", "del", "dev", self._interface, "root")
         change("tc", "qdisc", "add", "dev", self._interface, "root", "handle", "1:", "dama")
         self._begin(0)
@@ -198,14 +201,15 @@ class Link:
         longest_s = self.access.longest_wait_s(self._delay_ms, length)
 
         def out() -> ClassCounters | None:
-            one = look().classes.get(("0", "BE"))
-            return one if one and one.packets_out else None
+            counters = look().classes.get(("0", "BE"))
+            return counters if counters and counters.packets_out else None
 
-        found = wait_for("a packet is not sent by the return link", out, longest_s + LATE_S)
-        if found.p95_us > longest_s * 1.03e6:
+        counters = wait_for("a packet is not sent by the return link", out, longest_s + LATE_S)
+        measured_ms, longest_ms = counters.p95_us / 1000, longest_s * 1000
+        if measured_ms > longest_ms * 1.03:
             sys.exit(
-                f"the return link sends a packet after {found.p95_us / 1000:g} ms, and should after"
-                f" {longest_s * 1000:g} at most"
+                f"the return link sends a packet after {measured_ms:g} ms, and should after"
+                f" {longest_ms:g} at most"
             )
         # In the field a transfer begins at any time of the cycle of requests. Here what comes next
         # begins at times of its own, so the cycle begins at one that follows from the seed.
@@ -214,7 +218,7 @@ class Link:
         self._begin(self.access["simulated"])
         for number, (address, share) in enumerate(self._shares):
             tell(share.line(number, address))
-        return found.p95_us / 1000, longest_s * 1000
+        return measured_ms, longest_ms
 
     def statistics(self) -> dict[str, dict[str, Any]]:
         """Return what has been done, by suffix: `return` for all, and each terminal and class."""
@@ -224,30 +228,30 @@ class Link:
                 f"{state.strangers} packets came from more than {self._terminals} terminals: each"
                 " has to be a gateway of a route of this host"
             )
-        found: dict[str, dict[str, Any]] = {}
-        for name, one in state.terminals.items():
-            granted = one.granted_slots * self.access.burst_bytes
-            found[_suffix(name)] = {
+        statistics: dict[str, dict[str, Any]] = {}
+        for name, terminal in state.terminals.items():
+            granted = terminal.granted_slots * self.access.burst_bytes
+            statistics[_suffix(name)] = {
                 "granted_bytes": granted,
-                "used_bytes": one.used_bytes,
-                "header_bytes": one.header_bytes,
-                "padded_bytes": one.padded_bytes,
-                "unused_bytes": granted - one.used_slots * self.access.burst_bytes,
-                "requests": one.requests,
-                "collisions": one.collisions,
+                "used_bytes": terminal.used_bytes,
+                "header_bytes": terminal.header_bytes,
+                "padded_bytes": terminal.padded_bytes,
+                "unused_bytes": granted - terminal.used_slots * self.access.burst_bytes,
+                "requests": terminal.requests,
+                "collisions": terminal.collisions,
             }
         for (name, kind), counted in state.classes.items():
             counted.check("return link", f"{_suffix(name)}_{kind}")
             if not counted.packets_out:
                 continue
-            found[f"{_suffix(name)}_{kind}"] = {
+            statistics[f"{_suffix(name)}_{kind}"] = {
                 "used_bytes": counted.bytes_out,
                 "class_packets": counted.packets_out,
                 "class_dropped": counted.packets_dropped,
                 "access_delay_ms": counted.median_us / 1000,
                 "access_delay_p95_ms": counted.p95_us / 1000,
             }
-        return found
+        return statistics
 
 
 def _suffix(name: str) -> str:

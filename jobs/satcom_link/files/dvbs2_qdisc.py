@@ -20,11 +20,11 @@ from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, SILENT, Change, Forwar
 
 STATE = Path("/proc/thread-self/net/dvbs2")
 LATE_S = 1.0
-"""How long after it should have left a packet counts as not sent."""
+"""Time after which a packet counts as not sent, from when it should have left."""
 WRITE_BYTES = 4000
-"""At once: the kernel takes a page."""
+"""Bytes that are written at once: the kernel takes a page."""
 TOLERANCE = 0.03
-"""Of a measured delay: the kernel counts delays within 2 %."""
+"""Share by which a measured delay may be off: the kernel counts delays within 2 %."""
 
 
 class ModcodCounters(NamedTuple):
@@ -53,27 +53,27 @@ class Shown(NamedTuple):
 
     strangers: int
     modcods: dict[str, ModcodCounters]
-    """By the name in columns, of those that were sent."""
+    """Counters by the MODCOD's name in columns, of those that were sent."""
     terminals: dict[str, TerminalCounters]
-    """By the terminal's number."""
+    """Counters by the terminal's number."""
     classes: dict[tuple[str, str], ClassCounters]
-    """By the terminal's number and the class."""
+    """Counters by the terminal's number and the class."""
 
 
 def shown(text: str) -> Shown:
     """Return the counters in a text of /proc/net/dvbs2."""
-    found = Shown(0, {}, {}, {})
+    counters = Shown(0, {}, {}, {})
     for line in text.splitlines():
         word, *rest = line.split()
         if word == "strangers":
-            found = found._replace(strangers=int(rest[0]))
+            counters = counters._replace(strangers=int(rest[0]))
         elif word == "modcod":
-            found.modcods[MODCODS[int(rest[0])].slug] = ModcodCounters(*map(int, rest[1:]))
+            counters.modcods[MODCODS[int(rest[0])].slug] = ModcodCounters(*map(int, rest[1:]))
         elif word == "terminal":
-            found.terminals[rest[0]] = TerminalCounters(*map(int, rest[1:]))
+            counters.terminals[rest[0]] = TerminalCounters(*map(int, rest[1:]))
         elif word == "class":
-            found.classes[rest[0], rest[1]] = ClassCounters(*map(int, rest[2:]))
-    return found
+            counters.classes[rest[0], rest[1]] = ClassCounters(*map(int, rest[2:]))
+    return counters
 
 
 def look() -> Shown:
@@ -141,12 +141,15 @@ class Link:
     def _begin(self, changes: Sequence[Change]) -> None:
         """Tell the kernel the link; what has happened so far is forgotten."""
         line = self.forward.line(len(self._terminals), self._queue, len(changes))
-        addresses = [int.from_bytes(socket.inet_aton(one)) for one in self._terminals]
+        addresses = [int.from_bytes(socket.inet_aton(address)) for address in self._terminals]
         lines = [
             f"begin {line}",
-            *(f"modcod {n} {one.frame_bytes} {one.frame_symbols}" for n, one in enumerate(MODCODS)),
+            *(
+                f"modcod {n} {modcod.frame_bytes} {modcod.frame_symbols}"
+                for n, modcod in enumerate(MODCODS)
+            ),
             *(f"terminal {number} {address}" for number, address in enumerate(addresses)),
-            *(f"change {' '.join(map(str, one))}" for one in changes),
+            *(f"change {' '.join(map(str, change))}" for change in changes),
             "go",
         ]
         state = os.open(STATE, os.O_WRONLY)
@@ -158,13 +161,13 @@ class Link:
 
     def _in_clear_sky(self) -> list[Change]:
         """Return changes at the beginning after which each terminal receives what it is sent."""
-        found = []
+        changes = []
         for number in range(len(self._terminals)):
             modcod = self.forward.in_clear_sky(number)
             if modcod:
                 sent = MODCODS.index(modcod)
-                found += [Change(0, number, RECEIVES, 1 << sent), Change(0, number, SENDS, sent)]
-        return found
+                changes += [Change(0, number, RECEIVES, 1 << sent), Change(0, number, SENDS, sent)]
+        return changes
 
     def prove(self, send: Callable[[], int]) -> tuple[float, float]:
         """Return the delay of a packet by a frame, and what it should be, in ms.
@@ -176,15 +179,15 @@ class Link:
         send()
 
         def out() -> tuple[str, ClassCounters] | None:
-            for (number, _), one in look().classes.items():
-                if one.packets_out:
-                    return number, one
+            for (number, _), counters in look().classes.items():
+                if counters.packets_out:
+                    return number, counters
             return None
 
-        number, found = wait_for("a packet is not sent by the forward link", out, LATE_S)
+        number, counters = wait_for("a packet is not sent by the forward link", out, LATE_S)
         modcod = self.forward.in_clear_sky(int(number))
         assert modcod  # a packet has been sent in it
-        measured_ms, right_ms = found.p95_us / 1000, self.forward.frame_ms(modcod)
+        measured_ms, right_ms = counters.p95_us / 1000, self.forward.frame_ms(modcod)
         if abs(measured_ms - right_ms) > TOLERANCE * right_ms + 0.001:
             sys.exit(
                 f"the forward link sends a packet after {measured_ms:g} ms, and should after"
@@ -197,10 +200,12 @@ class Link:
         """Return the queue and the MODCOD of each terminal, by suffix."""
         return {
             f"forward_terminal_{number}": {
-                "queue_bytes": one.queued_bytes,
-                "efficiency": 0.0 if one.modcod == SILENT else MODCODS[one.modcod].efficiency,
+                "queue_bytes": terminal.queued_bytes,
+                "efficiency": (
+                    0.0 if terminal.modcod == SILENT else MODCODS[terminal.modcod].efficiency
+                ),
             }
-            for number, one in look().terminals.items()
+            for number, terminal in look().terminals.items()
         }
 
     def statistics(self) -> dict[str, dict[str, Any]]:
@@ -212,10 +217,10 @@ class Link:
                 f" {', '.join(self._terminals)}: each terminal has to be a gateway of a route of"
                 " this host, and only IPv4 is known there"
             )
-        found: dict[str, dict[str, Any]] = {}
+        statistics: dict[str, dict[str, Any]] = {}
         for name, sent in state.modcods.items():
-            symbols = next(one.frame_symbols for one in MODCODS if one.slug == name)
-            found[f"forward_{name}"] = {
+            symbols = next(modcod.frame_symbols for modcod in MODCODS if modcod.slug == name)
+            statistics[f"forward_{name}"] = {
                 "frames": sent.frames,
                 "lost_frames": sent.lost_frames,
                 "air_s": sent.frames * symbols / self.forward["symbols"],
@@ -223,19 +228,19 @@ class Link:
                 "header_bytes": sent.header_bytes,
                 "padded_bytes": sent.padded_bytes,
             }
-        for number, one in state.terminals.items():
+        for number, terminal in state.terminals.items():
             own = [kinds for (whose, _), kinds in state.classes.items() if whose == number]
-            found[f"forward_terminal_{number}"] = {
-                "frames": one.frames,
-                "lost_frames": one.lost_frames,
-                "used_bytes": one.used_bytes,
-                "header_bytes": one.header_bytes,
+            statistics[f"forward_terminal_{number}"] = {
+                "frames": terminal.frames,
+                "lost_frames": terminal.lost_frames,
+                "used_bytes": terminal.used_bytes,
+                "header_bytes": terminal.header_bytes,
                 "lost_bytes": sum(kinds.bytes_lost for kinds in own),
             }
         for (number, kind), counted in state.classes.items():
             called = f"forward_terminal_{number}_{kind}"
             counted.check("forward link", called)
-            found[called] = {
+            statistics[called] = {
                 "class_packets": counted.packets_out,
                 "class_dropped": counted.packets_dropped,
                 "class_lost": counted.packets_lost,
@@ -243,8 +248,8 @@ class Link:
                 "lost_bytes": counted.bytes_lost,
             }
             if counted.packets_out:
-                found[called] |= {
+                statistics[called] |= {
                     "frame_delay_ms": counted.median_us / 1000,
                     "frame_delay_p95_ms": counted.p95_us / 1000,
                 }
-        return found
+        return statistics

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proof that the link does what was asked, before anyone uses it.
+"""Proof that the link does what was target, before anyone uses it.
 
 It measures rate, delay and loss of each direction.
 
@@ -11,19 +11,19 @@ says nothing.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import socket
 import struct
 import sys
 import syslog
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import collect_agent
+from link_qdiscs import ETH_P_IP, Counters, Direction, attach_filter
 
 from openbach_jobs import netem
 from openbach_jobs.command import figures_are_wrong, run, undo
@@ -37,62 +37,30 @@ LOSS_PACKETS = 1000
 MOST_FULL_PACKETS, MOST_IN_REAL_TIME = 50, 400
 LONGEST_BURST_S = 1.0
 AT_ONCE = 10
-"""Small packets sent back to back at most: less than any buffer of bytes for two full ones."""
+"""Most small packets sent back to back: fewer than any buffer of bytes for two full ones holds."""
 LATE_S = 0.1
-"""How long after it should have left the last packet counts as lost."""
+"""Time after which a packet counts as lost, from when it should have left."""
 DELAY_TOLERANCE_MS = 1.0
 RATE_TOLERANCE = 0.01
 REAL_TIME_DELAY_MS, REAL_TIME_RATE = 2.0, 0.05
-"""What timers and the scheduler may add to both where the bucket is one for real time."""
+"""Additions to both tolerances for timers and the scheduler, where the bucket is one for real
+time."""
 MEASUREMENTS, MEASUREMENTS_OF_LOSSES = 5, 100
-"""In real time whatever else the machine does may disturb a measurement; a wrong link is wrong
-every time. Where no packet came through, the next host may not be known yet (ARP takes a round trip
-of the link), or all of them were lost, which is more likely the more the link should lose."""
+"""Most measurements of a link, and of one that should lose packets. In real time whatever else the
+machine does may disturb one; a wrong link is wrong every time. Where no packet came through, the
+next host may not be known yet (ARP takes a round trip of the link), or all of them were lost, which
+is more likely the more the link should lose."""
 UNSEEN = "not known: too few packets of the measurement came through"
 DEVIATIONS = 6
 """Standard deviations of the loss and of the mean delay that count as chance."""
 
 SO_TIMESTAMPNS = 35
-SO_ATTACH_FILTER = 26
-ETH_P_ALL, ETH_P_IP = 3, 0x0800
+ETH_P_ALL = 3
 UDP = 17
 WRONG_CHECKSUM = 1  # of hardly any packet the right one, and then only an ICMP message more
 
 
-class Direction(Protocol):
-    """A direction of the link: its name, and the interfaces by which packets come and go."""
-
-    @property
-    def name(self) -> str:
-        """Return `forward` or `return`."""
-        ...
-
-    @property
-    def arrives(self) -> str:
-        """Return the interface that packets come in by."""
-        ...
-
-    @property
-    def leaves(self) -> str:
-        """Return the interface that they leave by."""
-        ...
-
-
-class Counters(Protocol):
-    """Counts of a direction's packets."""
-
-    @property
-    def lost_packets(self) -> int:
-        """Return how many packets netem has lost."""
-        ...
-
-    @property
-    def dropped_packets(self) -> int:
-        """Return how many packets the queue has dropped."""
-        ...
-
-
-class Asked(NamedTuple):
+class Target(NamedTuple):
     """The properties that a direction should have when the run begins."""
 
     rate_bps: float
@@ -102,11 +70,11 @@ class Asked(NamedTuple):
     burst_packets: float
     buffer_bytes: int
     buffer_packets: int | None = None
-    """Of any size, where the queue counts packets."""
+    """Packets of any size, where the queue counts packets."""
     bucket_bytes: int = netem.PACKET_BYTES
-    """What tbf lets through at once."""
+    """Bytes that tbf lets through at once."""
     loss_first: bool = False
-    """Whether packets are lost before the rate, and take none of it."""
+    """True if packets are lost before the rate, and take none of it."""
 
     @property
     def in_real_time(self) -> bool:
@@ -125,89 +93,91 @@ class Measured(NamedTuple):
     loss_pct: float
 
 
-def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> None:
-    """Measure one direction, and send what was asked and measured as a statistic.
+def prove(
+    direction: Direction, target: Target, counted: Callable[[], Mapping[str, Counters]]
+) -> None:
+    """Measure one direction, and send its target and what was measured as a statistic.
 
-    The job ends if they differ. `counted` gives what netem has lost and the queue has dropped so
-    far. A link that loses every packet is not measured.
+    The job ends if they differ. `counted` gives the counters by direction. A link that loses every
+    packet is not measured.
     """
-    if asked.loss_pct == 100:
+    if target.loss_pct == 100:
         collect_agent.send_log(
             syslog.LOG_INFO, f"{direction.name}: loses every packet, not measured"
         )
         return
-    measured, measurements = measure(direction, asked, counted), 1
-    while (wrong := differences(asked, measured)) and measurements < most(asked, measured):
-        again, measurements = measure(direction, asked, counted), measurements + 1
+    measured, measurements = measure(direction, target, counted), 1
+    while (wrong := differences(target, measured)) and measurements < most(target, measured):
+        again, measurements = measure(direction, target, counted), measurements + 1
         rate_bps = measured.rate_bps if again.rate_bps is None else again.rate_bps
         delay_ms = measured.delay_ms if again.delay_ms is None else again.delay_ms
         measured = Measured(rate_bps, delay_ms, again.loss_pct)
     collect_agent.send_stat(
         collect_agent.now(),
         suffix=direction.name,
-        asked_rate_bps=asked.rate_bps,
+        asked_rate_bps=target.rate_bps,
         measured_rate_bps=measured.rate_bps,
-        asked_delay_ms=asked.delay_ms,
+        asked_delay_ms=target.delay_ms,
         measured_delay_ms=measured.delay_ms,
-        asked_loss_pct=asked.loss_pct,
+        asked_loss_pct=target.loss_pct,
         measured_loss_pct=measured.loss_pct,
-        buffer_bytes=asked.buffer_bytes,
-        bucket_bytes=asked.bucket_bytes,
+        buffer_bytes=target.buffer_bytes,
+        bucket_bytes=target.bucket_bytes,
         measurements=measurements,
     )
     if wrong:
         sys.exit(f"the {direction.name} direction does not do what was asked: {'; '.join(wrong)}")
 
 
-def most(asked: Asked, measured: Measured) -> int:
+def most(target: Target, measured: Measured) -> int:
     """Return how often a link is measured that gave these values, which are wrong, or none."""
     if None in measured:
-        return MEASUREMENTS_OF_LOSSES if asked.loss_pct else MEASUREMENTS
-    return MEASUREMENTS if asked.in_real_time else 1
+        return MEASUREMENTS_OF_LOSSES if target.loss_pct else MEASUREMENTS
+    return MEASUREMENTS if target.in_real_time else 1
 
 
-def differences(asked: Asked, measured: Measured) -> list[str]:
-    """Return in words how the measured link differs from what was asked.
+def differences(target: Target, measured: Measured) -> list[str]:
+    """Return in words how the measured link differs from what was target.
 
     What could not be measured does.
     """
-    found = []
-    spread_ms = DEVIATIONS * asked.jitter_ms
-    tolerance_ms = DELAY_TOLERANCE_MS + spread_ms + asked.in_real_time * REAL_TIME_DELAY_MS
+    wrong = []
+    spread_ms = DEVIATIONS * target.jitter_ms
+    tolerance_ms = DELAY_TOLERANCE_MS + spread_ms + target.in_real_time * REAL_TIME_DELAY_MS
     if measured.delay_ms is None:
-        found.append(f"delay {UNSEEN}")
-    elif abs(measured.delay_ms - asked.delay_ms) > tolerance_ms:
-        found.append(f"delay {measured.delay_ms:.3f} ms instead of {asked.delay_ms:g}")
-    full, at_once = full_packets(asked), packets_at_once(asked)
-    burst_ms = (full - 1) * FULL_BYTES * 8000 / asked.rate_bps
+        wrong.append(f"delay {UNSEEN}")
+    elif abs(measured.delay_ms - target.delay_ms) > tolerance_ms:
+        wrong.append(f"delay {measured.delay_ms:.3f} ms instead of {target.delay_ms:g}")
+    full, at_once = full_packets(target), packets_at_once(target)
+    burst_ms = (full - 1) * FULL_BYTES * 8000 / target.rate_bps
     spare = (
-        asked.bucket_bytes / FULL_BYTES - 1
+        target.bucket_bytes / FULL_BYTES - 1
         if not at_once
-        else at_once - 2 * (asked.bucket_bytes // FULL_BYTES)
+        else at_once - 2 * (target.bucket_bytes // FULL_BYTES)
     )
     tolerance = (
         RATE_TOLERANCE
         + abs(spare) / (full - 1)
         + spread_ms / burst_ms
-        + asked.in_real_time * REAL_TIME_RATE
+        + target.in_real_time * REAL_TIME_RATE
     )
     if measured.rate_bps is None:
-        found.append(f"rate {UNSEEN}")
-    elif abs(measured.rate_bps / asked.rate_bps - 1) > tolerance:
-        found.append(f"rate {measured.rate_bps:.0f} bit/s instead of {asked.rate_bps:.0f}")
-    if abs(measured.loss_pct - asked.loss_pct) > 100 * loss_spread(asked):
-        found.append(f"loss {measured.loss_pct:.3f} % instead of {asked.loss_pct:g}")
-    return found
+        wrong.append(f"rate {UNSEEN}")
+    elif abs(measured.rate_bps / target.rate_bps - 1) > tolerance:
+        wrong.append(f"rate {measured.rate_bps:.0f} bit/s instead of {target.rate_bps:.0f}")
+    if abs(measured.loss_pct - target.loss_pct) > 100 * loss_spread(target):
+        wrong.append(f"loss {measured.loss_pct:.3f} % instead of {target.loss_pct:g}")
+    return wrong
 
 
-def loss_spread(asked: Asked) -> float:
+def loss_spread(target: Target) -> float:
     """Return how far the share of lost packets may be off by chance.
 
     Losses in bursts of n packets count like 1/(2n - 1) as many independent ones; and one burst more
     or less tells nothing.
     """
-    share = asked.loss_pct / 100
-    alike = 2 * asked.burst_packets - 1
+    share = target.loss_pct / 100
+    alike = 2 * target.burst_packets - 1
     packets = LOSS_PACKETS if share else IDLE_PACKETS
     return (
         DEVIATIONS * math.sqrt(share * (1 - share) * alike / packets)
@@ -215,36 +185,38 @@ def loss_spread(asked: Asked) -> float:
     )
 
 
-def full_packets(asked: Asked) -> int:
+def full_packets(target: Target) -> int:
     """Return the number of full packets that fit into the buffer and pass in LONGEST_BURST_S."""
     fit = min(
-        asked.buffer_bytes // FULL_BYTES, int(asked.rate_bps * LONGEST_BURST_S / (8 * FULL_BYTES))
+        target.buffer_bytes // FULL_BYTES, int(target.rate_bps * LONGEST_BURST_S / (8 * FULL_BYTES))
     )
-    return min(max(fit, 2), MOST_IN_REAL_TIME if asked.in_real_time else MOST_FULL_PACKETS)
+    return min(max(fit, 2), MOST_IN_REAL_TIME if target.in_real_time else MOST_FULL_PACKETS)
 
 
-def packets_at_once(asked: Asked) -> int:
+def packets_at_once(target: Target) -> int:
     """Return how many packets of a burst may leave without waiting; they are not looked at.
 
     It is 0 for a bucket of one packet. A larger bucket is filled again while the burst is being
     sent; what does not fit the buffer then is not sent.
     """
-    bucket = asked.bucket_bytes // FULL_BYTES
+    bucket = target.bucket_bytes // FULL_BYTES
     if bucket <= 1:
         return 0
-    return min(2 * bucket, asked.buffer_bytes // FULL_BYTES + bucket - full_packets(asked))
+    return min(2 * bucket, target.buffer_bytes // FULL_BYTES + bucket - full_packets(target))
 
 
-def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> Measured:
+def measure(
+    direction: Direction, target: Target, counted: Callable[[], Mapping[str, Counters]]
+) -> Measured:
     """Send packets over one direction, and return its rate, delay and loss."""
-    last_s = (asked.delay_ms + DEVIATIONS * asked.jitter_ms) / 1000 + LATE_S
-    small_s = SMALL_BYTES * 8 / asked.rate_bps
+    last_s = (target.delay_ms + DEVIATIONS * target.jitter_ms) / 1000 + LATE_S
+    small_s = SMALL_BYTES * 8 / target.rate_bps
     # htb lets the second packet follow its first one by htb's burst too early.
-    ahead = packets_at_once(asked) or int(asked.loss_first)
-    full = full_packets(asked) + ahead
-    packets = LOSS_PACKETS if asked.loss_pct else IDLE_PACKETS
-    at_once = min(AT_ONCE, asked.buffer_packets or AT_ONCE)
-    before = counted()
+    ahead = packets_at_once(target) or int(target.loss_first)
+    full = full_packets(target) + ahead
+    packets = LOSS_PACKETS if target.loss_pct else IDLE_PACKETS
+    at_once = min(AT_ONCE, target.buffer_packets or AT_ONCE)
+    before = counted()[direction.name]
     with _injector(direction) as send, _tap(direction.leaves) as tap:
         sent_ns = [
             send(number, SEEN_PORT, SMALL_BYTES, max(2 * small_s, 0.001))
@@ -255,16 +227,16 @@ def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters])
                 number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % at_once else at_once * small_s
             )
         idle = _seen(tap, IDLE_PACKETS, last_s)
-        between = counted()
+        between = counted()[direction.name]
         for number in range(full):
             send(number, SEEN_PORT, FULL_BYTES, 0)
-        burst = _seen(tap, full, last_s + full * FULL_BYTES * 8 / asked.rate_bps)
-        dropped = counted().dropped_packets - between.dropped_packets
+        burst = _seen(tap, full, last_s + full * FULL_BYTES * 8 / target.rate_bps)
+        dropped = counted()[direction.name].dropped_packets - between.dropped_packets
     lost = between.lost_packets - before.lost_packets
     delays_ms = [(left_ns - sent_ns[number]) / 1e6 for number, left_ns in idle.items()]
     delay_ms = sum(delays_ms) / len(delays_ms) if delays_ms else None
     waited = {number: left for number, left in burst.items() if number >= ahead}
-    if asked.loss_first and waited:
+    if target.loss_first and waited:
         dropped = max(waited) - min(waited) - len(waited) + 1
     return Measured(_rate_bps(waited, dropped), delay_ms, 100 * lost / packets)
 
@@ -300,7 +272,7 @@ def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
 
 
 def send_one(direction: Direction) -> int:
-    """Sends a small packet; returns its length in bytes, without the link layer's header."""
+    """Send a small packet; return its length in bytes, without the link layer's header."""
     with _injector(direction) as send:
         send(0, UNSEEN_PORT, SMALL_BYTES, 0)
     return SMALL_BYTES - HEADER_BYTES
@@ -317,15 +289,8 @@ def _tap(interface: str) -> Iterator[socket.socket]:
         (0x06, 0, 0, 64),
         (0x06, 0, 0, 0),
     ]
-    code = ctypes.create_string_buffer(
-        b"".join(struct.pack("HBBI", *instruction) for instruction in program)
-    )
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as tap:
-        tap.setsockopt(
-            socket.SOL_SOCKET,
-            SO_ATTACH_FILTER,
-            struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)),
-        )
+        attach_filter(tap, program)
         tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         tap.bind((interface, ETH_P_ALL))
         yield tap
@@ -345,10 +310,8 @@ def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float],
             "tc",
             lines=[
                 f"qdisc add dev {INJECTOR} clsact",
-                (
-                    f"filter add dev {INJECTOR} egress matchall action mirred ingress redirect dev"
-                    f" {direction.arrives}"
-                ),
+                f"filter add dev {INJECTOR} egress matchall action mirred ingress redirect dev"
+                f" {direction.arrives}",
             ],
         )
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as injector:
@@ -368,7 +331,7 @@ def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float],
 
 
 def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
-    """IPv4 and UDP with a wrong checksum; the data begins with the number."""
+    """Return a packet of IPv4 and UDP with a wrong checksum; the data begins with the number."""
     source, destination = map(socket.inet_aton, ends)
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, size, 0, 0, 64, UDP, 0, source, destination)
     total = sum(struct.unpack("!10H", header))
@@ -379,21 +342,21 @@ def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
 
 
 def _beyond(interface: str) -> str:
-    """Address of the host at the other end.
+    """Return the address of the host at the other end.
 
-    From the kernel's tables: a start of `ip` costs as much as the measurement.
+    It is from the kernel's tables: a start of `ip` costs as much as the measurement.
     """
-    found = beyond(
+    address = beyond(
         interface,
         Path("/proc/thread-self/net/route").read_text(),
         Path("/proc/thread-self/net/arp").read_text(),
     )
-    if not found:
+    if not address:
         sys.exit(
             f"{interface}: no route over it has a gateway, and it has no neighbour: the link cannot"
             " be measured"
         )
-    return found
+    return address
 
 
 def beyond(interface: str, routes: str, neighbours: str) -> str | None:
@@ -413,8 +376,9 @@ def gateways(interface: str, routes: str) -> list[str]:
     The routes are as /proc/net/route has them.
     """
     vias = [words[2] for words in map(str.split, routes.splitlines()) if words[0] == interface]
-    found = [socket.inet_ntoa(struct.pack("=I", int(via, 16))) for via in vias if int(via, 16)]
-    return [*dict.fromkeys(found)]
+    # Without a gateway it is 0.
+    numbers = filter(None, (int(via, 16) for via in vias))
+    return [*dict.fromkeys(socket.inet_ntoa(struct.pack("=I", number)) for number in numbers)]
 
 
 # The links whose qdiscs are modules of ours: dama_qdisc.py, dvbs2_qdisc.py

@@ -32,9 +32,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def goes_through() -> bool:
-    """End the job if no connection does.
+    """Return whether a connection shows the server the client's address, not the proxy's.
 
-    True if the server then saw the client's address, not the proxy's.
+    Ends the job if none goes through.
     """
     here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     ends = [_new_namespace(here), _new_namespace(here)]
@@ -62,14 +62,14 @@ def _exchange(client: socket.socket, listener: socket.socket) -> str:
         with server:
             server.settimeout(LIMIT_S)
             client.sendall(b"question")
-            asked = server.recv(8, socket.MSG_WAITALL)
+            question = server.recv(8, socket.MSG_WAITALL)
             server.sendall(b"answer")
             answered = client.recv(6, socket.MSG_WAITALL)
     except OSError as error:
         sys.exit(f"no connection goes through the proxy: {error}")
-    if (asked, answered) != (b"question", b"answer"):
+    if (question, answered) != (b"question", b"answer"):
         sys.exit(
-            f"the proxy passed on {asked!r} and {answered!r} instead of a question and an answer"
+            f"the proxy passed on {question!r} and {answered!r} instead of a question and an answer"
         )
     return str(peer[0])
 
@@ -109,7 +109,7 @@ def _new_namespace(here: int) -> int:
 
 
 def _no_ipv6() -> None:
-    """No packet but the proof's own."""
+    """Keep packets of IPv6 away, so that the proof's own are the only ones."""
     switch = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
     if switch.exists():
         switch.write_text("1")

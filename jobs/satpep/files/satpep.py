@@ -39,7 +39,7 @@ from openbach_jobs.command import change, need_process, run, started, undo, wait
 from openbach_jobs.data import data_folder
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535),
@@ -52,11 +52,11 @@ PROFILES = {"plain": "", "satcom": "cc=hybla"}
 trips, with a large initial window: PEPsal has Hybla (Caini, Firrincieli, Lacamera, VTC 2006)."""
 ASK = re.compile(r"(none|[0-9]{1,10}[kMG]?)@[0-9.]{7,15}")
 ASK_PORT = 5997
-"""UDP, of the job satcom_link on the satellite's host."""
+"""UDP port of the job satcom_link on the satellite's host."""
 TABLE = "satpep"
 RULE_PRIORITY = "100"
-"""Before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the
-proxy's."""
+"""Priority of the proxy's rules, before those that give a flow a tunnel of its own (jobs/vpn):
+answers to the proxy are the proxy's."""
 STOPS = (signal.SIGTERM, signal.SIGINT)
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's
@@ -195,25 +195,14 @@ def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
     """
     mark, table = str(arguments.mark), str(arguments.table)
     everything = {"-4": "0.0.0.0/0", **({"-6": "::/0"} if has_ipv6() else {})}
-    return [
-        command
-        for family, network in everything.items()
-        for command in (
-            [
-                "ip",
-                family,
-                "rule",
-                verb,
-                "priority",
-                RULE_PRIORITY,
-                "fwmark",
-                mark,
-                "lookup",
-                table,
-            ],
+    rule = ["priority", RULE_PRIORITY, "fwmark", mark, "lookup", table]
+    commands = []
+    for family, network in everything.items():
+        commands += [
+            ["ip", family, "rule", verb, *rule],
             ["ip", family, "route", verb, "local", network, "dev", "lo", "table", table],
-        )
-    ]
+        ]
+    return commands
 
 
 def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
@@ -235,13 +224,13 @@ def remove_rules(arguments: argparse.Namespace) -> None:
 
 def command_line(arguments: argparse.Namespace) -> list[str]:
     """Return the command that starts the proxy."""
-    told = {"command": [OURS, "-p", "{port}", "-c", "{max_connections}"], "cc": ["-C", "{cc}"]}
+    recipe = {"command": [OURS, "-p", "{port}", "-c", "{max_connections}"], "cc": ["-C", "{cc}"]}
     if arguments.program != OURS:
         file = description_of(arguments.program)
-        told = {"cc": [], **json.loads(file.read_bytes())}
+        recipe = {"cc": [], **json.loads(file.read_bytes())}
         os.environ["PATH"] += f":{file.parent / 'bin'}"
     cc = profiles.algorithm(arguments.cc) if arguments.cc else ""
-    words = [*told["command"], *(told["cc"] if cc else [])]
+    words = [*recipe["command"], *(recipe["cc"] if cc else [])]
     command = [word.format_map({**vars(arguments), "cc": cc}) for word in words]
     if arguments.program == OURS:
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
@@ -316,10 +305,9 @@ class Connections:
         """Take one line of satpep's statistics, and send what it says."""
         event: dict[str, Any] = json.loads(line)
         if event["event"] == "full":
-            said = (
-                f"{event['open']} connections are open: new ones pass unsplit until some have ended"
-            )
-            collect_agent.send_log(syslog.LOG_WARNING, said)
+            full = f"{event['open']} connections are open"
+            text = f"{full}: new ones pass unsplit until some have ended"
+            collect_agent.send_log(syslog.LOG_WARNING, text)
         if event["event"] not in ("connected", "ended") or event["client"].startswith(
             f"{proof.CLIENT}:"
         ):
@@ -362,7 +350,7 @@ def answer_stops(handler: Any) -> None:
 
 
 def split(arguments: argparse.Namespace) -> None:
-    """Rules, program, proof; then statistics as they come, until the program is told to end."""
+    """Set rules, start the program, prove it; then send statistics until it is to end."""
     interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
     with ExitStack() as at_end:
         at_end.callback(remove_rules, arguments)

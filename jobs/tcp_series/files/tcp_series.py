@@ -20,7 +20,7 @@ import collect_agent
 from openbach_jobs.command import run
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/tcp_series/tcp_series_rstats_filter.conf"
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 SHOWN = {  # statistic: what ss calls it
@@ -60,12 +60,15 @@ def look(port: int) -> str:
 
 def values(line: str) -> dict[str, Any]:
     """Return the numbers that a line of ss shows of a connection, by name."""
-    found = {name: re.search(pattern, line) for name, pattern in SHOWN.items()}
-    return {name: float(match[1]) for name, match in found.items() if match}
+    matches = {name: re.search(pattern, line) for name, pattern in SHOWN.items()}
+    return {name: float(match[1]) for name, match in matches.items() if match}
 
 
 def watch(interval_s: float, port: int) -> None:
-    """Goodput is what was acknowledged since the last look at the same connection."""
+    """Send what ss shows, at each interval until the job is stopped.
+
+    Goodput is what was acknowledged since the last look at the same connection.
+    """
     last_peer, last_bytes, last_s = "", 0.0, 0.0
     while not signal.sigtimedwait(SIGNALS, interval_s):
         line, now_s = look(port), time.monotonic()

@@ -26,7 +26,7 @@ LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "streams": (1, 128)}
 OPTIONS = {"upload": [], "download": ["-R"], "both": ["--bidir"]}
 TIMESTAMPS = "/proc/sys/net/ipv4/tcp_timestamps"
 REVERSE = "_bidir_reverse"
-"""What iperf3 adds to the names of the other direction's sums, if there are both."""
+"""End of the names of the other direction's sums in iperf3's report, if there are both."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -44,14 +44,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
-    if (
-        arguments.mode == "client"
-        and arguments.interval_s
-        and not 0.1 <= arguments.interval_s <= 60
-    ):
-        parser.error(
-            f"interval_s is {arguments.interval_s:g}: 0, or from 0.1 to 60 s, which iperf3 can"
-        )
+    interval_s = getattr(arguments, "interval_s", 0)  # the server has none
+    if interval_s and not 0.1 <= interval_s <= 60:
+        parser.error(f"interval_s is {interval_s:g}: 0, or from 0.1 to 60 s, which iperf3 can")
     return arguments
 
 
@@ -70,9 +65,10 @@ def measured(report: dict[str, Any], added: str) -> dict[str, Any]:
     """
     end = report["end"]
     sent, received = end[f"sum_sent{added}"], end[f"sum_received{added}"]
-    senders = [one["sender"] for one in end["streams"] if one["sender"]["sender"] is sent["sender"]]
-    windows = [one["max_snd_cwnd"] for one in senders if one.get("max_snd_cwnd")]
-    rtts_us = [one["mean_rtt"] for one in senders if one.get("mean_rtt")]
+    senders = [stream["sender"] for stream in end["streams"]]
+    senders = [sender for sender in senders if sender["sender"] is sent["sender"]]
+    windows = [sender["max_snd_cwnd"] for sender in senders if sender.get("max_snd_cwnd")]
+    rtts_us = [sender["mean_rtt"] for sender in senders if sender.get("mean_rtt")]
     return {
         "goodput_bps": received["bytes"] * 8 / received["seconds"],
         "received_bytes": received["bytes"],
@@ -88,7 +84,7 @@ def total(directions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     summed = ("goodput_bps", "received_bytes", "sent_bytes", "retransmits")
     sums = {}
     for name in summed:
-        sums[name] = sum(one[name] for one in directions)
+        sums[name] = sum(statistics[name] for statistics in directions)
     return sums
 
 
@@ -98,16 +94,16 @@ def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]
     It counts what it sent if it is the sender.
     """
     name = added.removeprefix("_") if added else ""
-    sums = [one[f"sum_{name}" if name else "sum"] for one in report["intervals"]]
-    return [(one["start"], one["seconds"], one["bytes"]) for one in sums]
+    sums = [interval[f"sum_{name}" if name else "sum"] for interval in report["intervals"]]
+    return [(total["start"], total["seconds"], total["bytes"]) for total in sums]
 
 
 def longest_gap_s(intervals: Sequence[tuple[float, float, int]]) -> float:
     """Return the longest time without a byte, in whole intervals."""
     longest_s = 0.0
-    for is_idle, group in groupby(intervals, lambda one: one[2] == 0):
+    for is_idle, group in groupby(intervals, lambda interval: interval[2] == 0):
         if is_idle:
-            longest_s = max(longest_s, sum(one[1] for one in group))
+            longest_s = max(longest_s, sum(lasts_s for _, lasts_s, _ in group))
     return longest_s
 
 
@@ -121,13 +117,8 @@ def mss_bytes(report: dict[str, Any]) -> int:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Run iperf3's client, and send what it has measured."""
-    words = [
-        *OPTIONS[arguments.direction],
-        "-P",
-        str(arguments.streams),
-        "-i",
-        f"{arguments.interval_s:g}",
-    ]
+    words = [*OPTIONS[arguments.direction], "-P", str(arguments.streams)]
+    words += ["-i", f"{arguments.interval_s:g}"]
     start_ms = collect_agent.now()
     tested = iperf3_test.client(
         arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s
@@ -141,7 +132,7 @@ def measure(arguments: argparse.Namespace) -> None:
         )
     segment = mss_bytes(tested.report)
     for suffix, added in directions(arguments.direction).items():
-        found = {**by_direction[added], "mss_bytes": segment}
+        statistics = {**by_direction[added], "mss_bytes": segment}
         if arguments.interval_s:
             intervals = series(tested.report, added)
             for begins_s, lasts_s, size in intervals:
@@ -150,11 +141,11 @@ def measure(arguments: argparse.Namespace) -> None:
                     collect_agent.send_stat(
                         time_ms, suffix=suffix, interval_goodput_bps=size * 8 / lasts_s
                     )
-            found["longest_gap_s"] = longest_gap_s(intervals)
+            statistics["longest_gap_s"] = longest_gap_s(intervals)
         attempts = None if suffix else tested.attempts
-        collect_agent.send_stat(collect_agent.now(), suffix=suffix, attempts=attempts, **found)
+        collect_agent.send_stat(collect_agent.now(), suffix=suffix, attempts=attempts, **statistics)
 
 
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        ends.run("tcp_throughput", parse(), lambda asked: iperf3_test.serve(asked.port), measure)
+        ends.run("tcp_throughput", parse(), lambda server: iperf3_test.serve(server.port), measure)

@@ -54,9 +54,8 @@ class Cell(NamedTuple):
         """Return `28.50 [28.41-28.77] (1 failed)`: median, least and greatest where they differ."""
         if not self.times_s:
             return FAILED
-        middle, low, high = (
-            f"{one:.2f}" for one in (median(self.times_s), min(self.times_s), max(self.times_s))
-        )
+        figures = (median(self.times_s), min(self.times_s), max(self.times_s))
+        middle, low, high = (f"{time_s:.2f}" for time_s in figures)
         spread = "" if low == high else f" [{low}–{high}]"
         return middle + spread + (f" ({self.failed} failed)" if self.failed else "")
 
@@ -68,7 +67,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--cells", nargs="+", metavar="NAME=VALUE,…")
     parser.add_argument("--title", default="transfer time")
     arguments = parser.parse_args(argv)
-    arguments.cells = arguments.cells or [f"instance={one}" for one in arguments.scenarios]
+    arguments.cells = arguments.cells or [f"instance={number}" for number in arguments.scenarios]
     if len(arguments.cells) != len(arguments.scenarios):
         parser.error(f"{len(arguments.scenarios)} instances, but {len(arguments.cells)} cells")
     if len({tuple(values_of(cell)) for cell in arguments.cells}) != 1:
@@ -78,7 +77,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def values_of(cell: str) -> dict[str, str]:
     """Return the values of `vpn=none,cc=bbr` by name. A value may hold a comma."""
-    pairs = (one.partition("=") for one in re.split(r",(?=\w+=)", cell))
+    pairs = (pair.partition("=") for pair in re.split(r",(?=\w+=)", cell))
     return {name: value for name, _, value in pairs}
 
 
@@ -87,43 +86,43 @@ def values_of(cell: str) -> dict[str, str]:
 
 def sent_here(scenarios: Sequence[int]) -> Times:
     """Return what has been sent, where no collector is: from the file of openbach-run."""
-    found: Times = {one: [] for one in scenarios}
+    times: Times = {number: [] for number in scenarios}
     with open(os.environ["OPENBACH_STATISTICS"]) as file:
         for line in map(json.loads, file):
             about, time_s = line["_metadata"], line.get(STATISTIC)
-            is_asked = about["job_name"] == JOB and about["scenario_instance_id"] in found
+            is_asked = about["job_name"] == JOB and about["scenario_instance_id"] in times
             if is_asked and time_s is not None:
-                found[about["scenario_instance_id"]].append(time_s)
-    return found
+                times[about["scenario_instance_id"]].append(time_s)
+    return times
 
 
 def collected(scenarios: Sequence[int], collector: dict[str, Any]) -> Times:
     """Return what the collector's InfluxDB has."""
     stats = collector.get("stats", {})
-    asked = " OR ".join(f"\"{INSTANCE}\" = '{one}'" for one in scenarios)
-    query = f'SELECT "{STATISTIC}", "{INSTANCE}" FROM "{JOB}" WHERE {asked}'
+    instances = " OR ".join(f"\"{INSTANCE}\" = '{number}'" for number in scenarios)
+    query = f'SELECT "{STATISTIC}", "{INSTANCE}" FROM "{JOB}" WHERE {instances}'
     words = urlencode({"db": stats.get("database", "openbach"), "epoch": "ms", "q": query})
     place = f"http://{collector['address']}:{stats.get('query', 8086)}/query?{words}"
     with urlopen(place, timeout=ANSWER_LIMIT_S) as answer:
         (result,) = json.load(answer)["results"]
     if "error" in result:
         raise SystemExit(f"{place}: {result['error']}")
-    found: Times = {one: [] for one in scenarios}
+    times: Times = {number: [] for number in scenarios}
     for series in result.get("series", ()):
         for row in series["values"]:
             point = dict(zip(series["columns"], row, strict=True))
             # Other points of the instance have no such statistic.
             if point.get(STATISTIC) is not None:
-                found[int(point[INSTANCE])].append(float(point[STATISTIC]))
-    return found
+                times[int(point[INSTANCE])].append(float(point[STATISTIC]))
+    return times
 
 
 def arrived(read: Callable[[], Times]) -> Times:
     """Return what has been sent, once all instances have some, or no more is to be expected."""
     end_s = time.monotonic() + ARRIVAL_LIMIT_S
-    while not all((found := read()).values()) and time.monotonic() < end_s:
+    while not all((times := read()).values()) and time.monotonic() < end_s:
         time.sleep(PAUSE_S)
-    return found
+    return times
 
 
 def transfer_times(scenarios: Sequence[int]) -> Times:
@@ -152,22 +151,22 @@ def matrix(cells: Sequence[Cell]) -> list[list[str]]:
     """Return header and rows: a column for each value of the last name, if there are several."""
     *down, last = cells[0].values
     if not down:
-        return [[last, "transfer time (s)"], *([one.values[last], str(one)] for one in cells)]
-    columns = dict.fromkeys(one.values[last] for one in cells)
+        return [[last, "transfer time (s)"], *([cell.values[last], str(cell)] for cell in cells)]
+    columns = dict.fromkeys(cell.values[last] for cell in cells)
     rows: dict[tuple[str, ...], dict[str, str]] = {}
-    for one in cells:
-        key = tuple(map(one.values.__getitem__, down))
-        rows.setdefault(key, dict.fromkeys(columns, ""))[one.values[last]] = str(one)
+    for cell in cells:
+        key = tuple(map(cell.values.__getitem__, down))
+        rows.setdefault(key, dict.fromkeys(columns, ""))[cell.values[last]] = str(cell)
     header = [*down, *(f"{last}={value}" for value in columns)]
     return [header, *([*key, *row.values()] for key, row in rows.items())]
 
 
 def note(cells: Sequence[Cell]) -> str:
     """Return what the figures are, and how many cells have failed."""
-    runs = [one.runs for one in cells]
+    runs = [cell.runs for cell in cells]
     numbers = " to ".join(map(str, sorted({min(runs), max(runs)})))
     text = f"runs of each cell: {numbers}" + "; median [least–greatest]" * (max(runs) > 1)
-    failed = sum(not one.times_s for one in cells)
+    failed = sum(not cell.times_s for cell in cells)
     return text + (f"; {failed} of {len(cells)} cells failed" if failed else "")
 
 
@@ -177,18 +176,19 @@ def write_csv(place: Path, cells: Sequence[Cell]) -> None:
         writer = csv.writer(file)
         columns = [f"{kind}_{STATISTIC}" for kind in ("median", "least", "greatest")]
         writer.writerow([*cells[0].values, *columns, "runs", FAILED])
-        for one in cells:
-            figures = [take(one.times_s) if one.times_s else FAILED for take in (median, min, max)]
-            writer.writerow([*one.values.values(), *figures, one.runs, one.failed])
+        for cell in cells:
+            times_s = cell.times_s
+            figures = [take(times_s) if times_s else FAILED for take in (median, min, max)]
+            writer.writerow([*cell.values.values(), *figures, cell.runs, cell.failed])
 
 
 def write_markdown(place: Path, title: str, rows: Sequence[Sequence[str]], text: str) -> None:
     """Write the table as Markdown."""
-    rule = ["---:" if "=" in one else "---" for one in rows[0]]
+    rule = ["---:" if "=" in name else "---" for name in rows[0]]
     lines = []
     for row in (rows[0], rule, *rows[1:]):
         # A value may hold what separates cells.
-        cells = " | ".join(one.replace("|", "\\|") for one in row)
+        cells = " | ".join(text_of_cell.replace("|", "\\|") for text_of_cell in row)
         lines.append(f"| {cells} |")
     place.write_text("\n".join([f"**{title}**", "", *lines, "", text, ""]))
 
@@ -215,7 +215,7 @@ def main() -> None:
     """Store the table."""
     arguments = parse()
     times = transfer_times(arguments.scenarios)
-    cells = cells_of(arguments.cells, [times[one] for one in arguments.scenarios])
+    cells = cells_of(arguments.cells, [times[number] for number in arguments.scenarios])
     rows, text = matrix(cells), note(cells)
     with TemporaryDirectory(prefix="transfer-table-") as folder:
         places = {kind: Path(folder) / f"table.{kind}" for kind in ("csv", "md", "png")}
@@ -227,9 +227,9 @@ def main() -> None:
             del places["png"]
             collect_agent.send_log(syslog.LOG_WARNING, f"no table.png: {missing}")
         files: dict[str, Any] = {f"table_{kind}": str(place) for kind, place in places.items()}
-        said = collect_agent.store_files(collect_agent.now(), **files)
-    if not said.startswith("OK"):
-        raise SystemExit(f"the table was not stored: {said}")
+        reply = collect_agent.store_files(collect_agent.now(), **files)
+    if not reply.startswith("OK"):
+        raise SystemExit(f"the table was not stored: {reply}")
 
 
 if __name__ == "__main__":

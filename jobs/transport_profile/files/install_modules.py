@@ -95,14 +95,14 @@ def main() -> None:
     ]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("profile", nargs="*", help=f"default: {' '.join(with_module)}")
-    asked = parser.parse_args().profile
-    if wrong := sorted(set(asked) - set(with_module)):
+    names = parser.parse_args().profile
+    if wrong := sorted(set(names) - set(with_module)):
         parser.error(f"{wrong[0]} has no module; those with one are {', '.join(with_module)}")
     if shutil.which("dkms") is None:
         sys.exit(
             "there is no dkms; install it with: sudo apt-get install dkms linux-headers-$(uname -r)"
         )
-    for name in asked or with_module:
+    for name in names or with_module:
         install(name)
 
 

@@ -15,7 +15,7 @@ from openbach_jobs import profiles
 from openbach_jobs.command import change, run, undo, write
 
 RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
+"""Sign for the guest, which needs no process for this job (openbach_run/guest/threads.py)."""
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")
 SYSCTLS = Path("/proc/sys")
@@ -38,14 +38,14 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 def settings(
     cc: str, buffer_bytes: int | None, algorithm: str, options: Mapping[str, str] | None = None
 ) -> dict[Path, str]:
-    """File of the kernel → value, in the order to write them.
+    """Return file of the kernel → value, in the order to write them.
 
     Parameters belong to the profile's `algorithm`: they hold for the whole kernel, and one that has
     a congestion control of the profile's own name needs none.
     """
     profile = profiles.described(cc)
     parameters = profile["parameters"] if algorithm == profile["algorithm"] else {}
-    found = {
+    values = {
         **{
             MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()
         },
@@ -59,36 +59,34 @@ def settings(
         },
     }
     if buffer_bytes is not None:
-        found |= {
-            file: with_largest(found[file], buffer_bytes)
-            for file in (IPV4 / "tcp_rmem", IPV4 / "tcp_wmem")
-        }
-    return found
+        for file in (IPV4 / "tcp_rmem", IPV4 / "tcp_wmem"):
+            values[file] = with_largest(values[file], buffer_bytes)
+    return values
 
 
 def with_largest(sizes: str, most: int) -> str:
-    """Least, first and largest buffer of a connection, with that as the largest."""
+    """Return the least, first and largest buffer of a connection, with `most` as the largest."""
     least, first, _ = map(int, sizes.split())
     return f"{least} {min(first, most)} {most}"
 
 
 def routes(shown: str) -> list[list[str]]:
     """Return the words of each route of `ip route show`, as `ip route change` takes them."""
-    found = []
+    words = []
     for line in shown.splitlines():
-        found.append([word for word in line.split() if word not in SHOWN_ONLY])
-    return found
+        words.append([word for word in line.split() if word not in SHOWN_ONLY])
+    return words
 
 
 def with_initial_window(route: list[str], segments: int) -> list[str]:
     """Return the route with this initial congestion and receive window instead of its own."""
-    own = {
-        number
-        for place, word in enumerate(route)
-        if word in WINDOWS
-        for number in (place, place + 1)
-    }
-    kept = [word for place, word in enumerate(route) if place not in own]
+    kept = []
+    words = iter(route)
+    for word in words:
+        if word in WINDOWS:
+            next(words, None)  # the window's own number
+        else:
+            kept.append(word)
     return kept + [part for name in WINDOWS for part in (name, str(segments))]
 
 
@@ -115,13 +113,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     least, most = LEAST_BUFFER_BYTES, 2**31 - 1
     if arguments.buffer_bytes is not None and not least <= arguments.buffer_bytes <= most:
         parser.error(f"buffer_bytes is {arguments.buffer_bytes}: from {least} to {most}")
-    given = {name: getattr(arguments, name) for name in OPTIONS}
-    arguments.options = {name: value for name, value in given.items() if value != DEFAULT}
+    values = {name: getattr(arguments, name) for name in OPTIONS}
+    arguments.options = {name: value for name, value in values.items() if value != DEFAULT}
     return arguments
 
 
 def size(text: str) -> int | None:
-    """Bytes, of a number with k, M or G; None of the default. Raises ValueError."""
+    """Return the bytes of a number with k, M or G; None of the default. Raises ValueError."""
     if text == DEFAULT:
         return None
     factor = SUFFIXES.get(text[-1:], 1)
@@ -133,18 +131,17 @@ def size(text: str) -> int | None:
 
 def read_back(arguments: argparse.Namespace) -> dict[str, int]:
     """Return what the kernel has, for the settings that are not left at their defaults."""
-    found = {name: int((IPV4 / OPTIONS[name]).read_text()) for name in arguments.options}
+    values = {name: int((IPV4 / OPTIONS[name]).read_text()) for name in arguments.options}
     if arguments.buffer_bytes is not None:
         most = [int((IPV4 / name).read_text().split()[2]) for name in ("tcp_rmem", "tcp_wmem")]
-        found["buffer_bytes"] = min(most)
-    return found
+        values["buffer_bytes"] = min(most)
+    return values
 
 
 def interfaces() -> list[str]:
     """Return all interfaces with an Ethernet address: neither the loopback nor tunnels."""
-    return sorted(
-        one.name for one in INTERFACES.iterdir() if int((one / "type").read_text()) == ETHERNET
-    )
+    types = {folder.name: int((folder / "type").read_text()) for folder in INTERFACES.iterdir()}
+    return sorted(name for name, number in types.items() if number == ETHERNET)
 
 
 def is_set(file: Path, value: str) -> bool:
@@ -159,12 +156,11 @@ def main() -> None:
     """Run the job."""
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    asked = settings(
-        arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc), arguments.options
-    )
+    algorithm = profiles.algorithm(arguments.cc)
+    values = settings(arguments.cc, arguments.buffer_bytes, algorithm, arguments.options)
     wanted = {
         file: value
-        for file, value in asked.items()
+        for file, value in values.items()
         if MODULES not in file.parents or not is_set(file, value)
     }
     before = {file: file.read_text() for file in wanted if file.exists()}
@@ -177,12 +173,12 @@ def main() -> None:
             change("tc", "qdisc", "replace", "dev", name, "root", arguments.queue)
         for route in own_routes:
             change("ip", "route", "change", *with_initial_window(route, arguments.initcwnd))
-        found: dict[str, Any] = {
+        statistics: dict[str, Any] = {
             "congestion_control": (IPV4 / "tcp_congestion_control").read_text().strip(),
             "initcwnd": arguments.initcwnd,
             **read_back(arguments),
         }
-        collect_agent.send_stat(collect_agent.now(), **found)
+        collect_agent.send_stat(collect_agent.now(), **statistics)
         signal.sigwait(SIGNALS)
     finally:
         for file, value in before.items():

@@ -18,11 +18,11 @@ from openbach_jobs.command import run
 HEADERS_BYTES = 28
 """IPv4 and ICMP, or IPv4 and UDP."""
 LEAST_BYTES = 576
-"""What every host takes: RFC 791, 3.1."""
+"""Largest packet in bytes that every host takes: RFC 791, 3.1."""
 FIRST_LIMIT_S, ANSWER_LIMIT_S, INTERVAL_S = 40, 2, 0.5
-"""For the first answer ping waits twice the longest round trip that satcom_link makes, for later
-ones at least 2 s. A lost ping says nothing of its size: there is another after each interval, until
-one is answered."""
+"""Limits of the wait for answers: for the first one, twice the longest round trip that satcom_link
+makes. A lost ping says nothing of its size: there is another after each interval, until one is
+answered."""
 
 
 def first_mtu(destination_ip: str) -> int:
@@ -34,12 +34,8 @@ def first_mtu(destination_ip: str) -> int:
 def fits(destination_ip: str, packet_bytes: int, limit_s: int) -> bool:
     """Return whether a packet of this size gets an answer."""
     words = f"-n -q -c 1 -i {INTERVAL_S} -w {limit_s} -M do -s {packet_bytes - HEADERS_BYTES}"
-    return (
-        subprocess.run(
-            ["ping", *words.split(), destination_ip], check=False, capture_output=True
-        ).returncode
-        == 0
-    )
+    command = ["ping", *words.split(), destination_ip]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:

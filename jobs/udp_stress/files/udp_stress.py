@@ -91,4 +91,4 @@ def measure(arguments: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        ends.run("udp_stress", parse(), lambda asked: iperf3_test.serve(asked.port), measure)
+        ends.run("udp_stress", parse(), lambda server: iperf3_test.serve(server.port), measure)

@@ -24,7 +24,7 @@ IE_G711, BPL_G711_PLC = 0.0, 25.1  # G.711 with packet loss concealment: ITU-T G
 def rating(
     delay_ms: float, loss_pct: float, ie: float = IE_G711, bpl: float = BPL_G711_PLC
 ) -> float:
-    """R of clause 7.1.
+    """Return R of clause 7.1.
 
     `delay_ms`: one way, mouth to ear (T = Ta, and Tr = 2 T); `loss_pct`: packets not played (Ppl).
     """
@@ -49,7 +49,7 @@ def mos(r: float) -> float:
 
 
 def effective_ie(loss_pct: float, ie: float = IE_G711, bpl: float = BPL_G711_PLC) -> float:
-    """Ie-eff of clause 7.5."""
+    """Return Ie-eff of clause 7.5."""
     return ie + (95 - ie) * loss_pct / (loss_pct / BURST_R + bpl)
 
 
@@ -70,7 +70,7 @@ def _soft(x: float, n: int) -> float:
 
 
 def _noise() -> float:
-    """No of clause 7.2."""
+    """Return No of clause 7.2."""
     olr = SLR + RLR
     nos = PS - SLR - DS - 100 + 0.004 * (PS - olr - DS - 14) ** 2
     pre = PR + 10 * log10(1 + pow(10, (10 - (STMR + DR)) / 10))
@@ -79,7 +79,7 @@ def _noise() -> float:
 
 
 def _simultaneous(ro: float, no: float, delay_ms: float) -> float:
-    """Is of clause 7.3: too loud a connection, sidetone, quantizing distortion."""
+    """Return Is of clause 7.3: too loud a connection, sidetone, quantizing distortion."""
     xolr = SLR + RLR + 0.2 * (64 + no - RLR)
     iolr = 20 * (_soft(xolr / 8, 8) - xolr / 8)
     stmro = -10 * log10(pow(10, -STMR / 10) + exp(-delay_ms / 4) * pow(10, -TELR / 10))
@@ -96,7 +96,7 @@ def _simultaneous(ro: float, no: float, delay_ms: float) -> float:
 
 
 def _delay(ro: float, no: float, delay_ms: float) -> float:
-    """Id of clause 7.4: talker echo, listener echo, absolute delay."""
+    """Return Id of clause 7.4: talker echo, listener echo, absolute delay."""
     terv = (
         TELR - 40 * log10((1 + delay_ms / 10) / (1 + delay_ms / 150)) + 6 * exp(-0.3 * delay_ms**2)
     )

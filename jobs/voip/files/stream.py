@@ -20,7 +20,7 @@ DAY_MS = 24 * 3600 * 1000.0
 TIME = r"(\d{1,2}):(\d{1,2}):(\d{1,2}\.?\d{0,9})"
 LOG_LINE = re.compile(rf"Seq>\s*(\d{{1,9}}) .*txTime>{TIME}\s+rxTime>{TIME}\s")
 SPURT_PACKETS = 50
-"""A talkspurt: 1 s, the mean of ITU-T P.59."""
+"""Packets of a talkspurt: 1 s, the mean of ITU-T P.59."""
 WINDOW_PACKETS = 2 * SPURT_PACKETS
 
 
@@ -38,8 +38,8 @@ def read_log(text: str) -> list[Packet]:
     """
     packets = []
     for line in text.splitlines():
-        if found := LOG_LINE.search(line):
-            number, *times = found.groups()
+        if logged := LOG_LINE.search(line):
+            number, *times = logged.groups()
             packets.append(Packet(int(number), (_ms(*times[3:]) - _ms(*times[:3])) % DAY_MS))
     return packets
 
@@ -82,7 +82,7 @@ def measured(packets: Sequence[Packet], sent: int, buffer_ms: float) -> dict[str
     lost = sent - len({packet.number for packet in packets})
     mouth_to_ear_ms = mean(playout) + PACKET_MS
     rating = e_model.rating(mouth_to_ear_ms, 100 * (lost + late) / sent)
-    found = {
+    statistics = {
         "loss_pct": 100 * lost / sent,
         "late_pct": 100 * late / sent,
         "delay_ms": mean(delays),
@@ -94,4 +94,4 @@ def measured(packets: Sequence[Packet], sent: int, buffer_ms: float) -> dict[str
         "r_factor": rating,
         "mos": e_model.mos(rating),
     }
-    return {"packets": sent, **{name: round(value, 3) for name, value in found.items()}}
+    return {"packets": sent, **{name: round(value, 3) for name, value in statistics.items()}}

@@ -35,7 +35,7 @@ RTP_PORT = 9500
 CODEC = ("VoIP", "-x", "G.711.2", "-h", "RTP")
 """D-ITG's name for two frames of 10 ms in a packet: 160 bytes of G.711 behind 12 of RTP."""
 END_LIMIT_S = 60.0
-"""What a call may take beyond its duration to set up and end."""
+"""Seconds that a call may take beyond its duration to set up and end."""
 LIMITS = {"duration_s": (1, 3600), "buffer_ms": (0, 1000)}
 
 
@@ -75,7 +75,7 @@ class Receiver:
 
 
 def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
-    """ITGSend's command line, and how long it may take in s.
+    """Return ITGSend's command line, and how long it may take in s.
 
     It is the number of packets that ends it.
     """
@@ -147,7 +147,7 @@ def is_receiving(server_ip: str) -> bool:
 
 
 def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
-    """Both directions at once: the server's ITGSend ends a request, our own runs beside it."""
+    """Send both directions at once: the server's ITGSend ends a request, our own runs beside it."""
     packets = round(duration_s * 1000 / stream.PACKET_MS)
     wait_for(
         f"the server of voip on {server_ip} does not answer",
@@ -180,5 +180,5 @@ if __name__ == "__main__":
             "voip",
             parse(),
             lambda _: serve(),
-            lambda asked: call(asked.server_ip, asked.duration_s, asked.buffer_ms),
+            lambda client: call(client.server_ip, client.duration_s, client.buffer_ms),
         )

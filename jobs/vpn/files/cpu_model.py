@@ -36,7 +36,7 @@ MOST_NS_PER_PACKET, MOST_NS_PER_BYTE = 1e8, 1e5
 MOST_NS = 2**32 - 1
 LIMIT_PACKETS, MOST_PACKETS = 1000, 10_000
 ACK_BYTES = 52
-"""Of the users who are only costs: IP, TCP with timestamps."""
+"""Bytes of an acknowledgement of the users who are only costs: IP, TCP with timestamps."""
 
 
 class Time(NamedTuple):
@@ -72,8 +72,8 @@ def find(name: str, kind: str, scale: float, folder: Path = FOLDER) -> Costs:
 def _costs(name: str, kind: str, scale: float, folder: Path) -> Costs:
     file = folder / f"{name}.json"
     if not file.exists():
-        there = ", ".join(sorted(one.stem for one in folder.glob("*.json"))) or "none"
-        raise ValueError(f"there is no profile {name} of a CPU; there are {there}")
+        profiles = ", ".join(sorted(file.stem for file in folder.glob("*.json"))) or "none"
+        raise ValueError(f"there is no profile {name} of a CPU; there are {profiles}")
     try:
         profile = json.loads(file.read_bytes())
     except ValueError as error:
@@ -97,18 +97,19 @@ def _costs(name: str, kind: str, scale: float, folder: Path) -> Costs:
 
 
 def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:
-    given = vpn.get(direction) if isinstance(vpn, dict) else None
-    if not isinstance(given, dict):
+    values = vpn.get(direction) if isinstance(vpn, dict) else None
+    if not isinstance(values, dict):
         raise ValueError(f"{at}: should be an object with ns_per_packet and ns_per_byte")
-    found = {}
+    times_ns = []
     for name, most in (("ns_per_packet", MOST_NS_PER_PACKET), ("ns_per_byte", MOST_NS_PER_BYTE)):
-        value = given.get(name)
+        value = values.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise ValueError(f"{at}.{name} is {value!r}: a number from 0 to {most:g}")
-        found[name] = value * scale
-    if found["ns_per_packet"] > MOST_NS or found["ns_per_byte"] * 1000 > MOST_NS:
+        times_ns.append(value * scale)
+    scaled = Time(*times_ns)
+    if scaled.ns_per_packet > MOST_NS or scaled.ns_per_byte * 1000 > MOST_NS:
         raise ValueError(f"{at}: {scale:g} times that is more than 4 s a packet, or 4 ms a byte")
-    return Time(**found)
+    return scaled
 
 
 class Others(NamedTuple):
@@ -152,13 +153,10 @@ class Tunnel:
             )
         with _locked():
             self._find_cpu()
-            times = (self._costs.encrypt, self._costs.decrypt)
-            numbers = [
-                f"{number:.0f}"
-                for one in times
-                for number in (one.ns_per_packet, one.ns_per_byte * 1000)
-            ]
-            tell(f"tunnel {self._device} {' '.join(numbers)}")
+            line = f"tunnel {self._device}"
+            for cost in (self._costs.encrypt, self._costs.decrypt):
+                line += f" {cost.ns_per_packet:.0f} {cost.ns_per_byte * 1000:.0f}"
+            tell(line)
             redirect = f"matchall action mirred egress redirect dev {INTERFACE}"
             sides = [
                 f"filter add dev {self._device} {side} {redirect}" for side in ("egress", "ingress")
@@ -176,13 +174,8 @@ class Tunnel:
     def _find_cpu(self) -> None:
         alias = Path(f"/sys/class/net/{INTERFACE}/ifalias")
         if not alias.exists():
-            change(
-                "ip",
-                lines=[
-                    f"link add {INTERFACE} type ifb",
-                    f"link set {INTERFACE} up alias '{self._named}'",
-                ],
-            )
+            named = f"link set {INTERFACE} up alias '{self._named}'"
+            change("ip", lines=[f"link add {INTERFACE} type ifb", named])
             change("tc", "qdisc", "add", "dev", INTERFACE, "root", "cpu")
             tell(f"limit {self._costs.queue_packets}")
         elif (before := alias.read_text().strip()) != self._named:
@@ -193,17 +186,17 @@ class Tunnel:
 
     def look(self) -> dict[str, float]:
         """Return statistics of the host's CPU and its work for this tunnel, since the last look."""
-        now_ns, found = time.monotonic_ns(), shown(self._device)
-        utilisation = (found["busy_ns"] - self._busy_ns) / max(now_ns - self._looked_ns, 1)
-        self._looked_ns, self._busy_ns = now_ns, found["busy_ns"]
+        now_ns, counters = time.monotonic_ns(), shown(self._device)
+        utilisation = (counters["busy_ns"] - self._busy_ns) / max(now_ns - self._looked_ns, 1)
+        self._looked_ns, self._busy_ns = now_ns, counters["busy_ns"]
         return {
-            "cpu_busy_s": found["busy_ns"] / 1e9,
+            "cpu_busy_s": counters["busy_ns"] / 1e9,
             "cpu_utilisation_pct": min(100 * utilisation, 100.0),
-            "cpu_busiest_pct": min(found["busiest_ns"] / 1e7, 100.0),
-            "cpu_longest_ms": found["longest_ns"] / 1e6,
-            "cpu_dropped": found["dropped"],
-            "cpu_others_packets": found["others"],
-            "cpu_others_dropped": found["others_dropped"],
+            "cpu_busiest_pct": min(counters["busiest_ns"] / 1e7, 100.0),
+            "cpu_longest_ms": counters["longest_ns"] / 1e6,
+            "cpu_dropped": counters["dropped"],
+            "cpu_others_packets": counters["others"],
+            "cpu_others_dropped": counters["others_dropped"],
         }
 
     def detach(self) -> None:
@@ -233,14 +226,14 @@ def shown(device: str) -> dict[str, int]:
     Both directions are together.
     """
     sums = ("packets", "bytes", "dropped", "others", "others_dropped")
-    found = dict.fromkeys((*sums, "longest_ns"), 0)
+    counters = dict.fromkeys((*sums, "longest_ns"), 0)
     for line in STATE.read_text().splitlines():
         name, *rest = line.split()
         if name in ("busy_ns", "busiest_ns"):
-            found[name] = int(rest[0])
+            counters[name] = int(rest[0])
         elif name == device:
             packets, length, dropped, longest_ns, *others = map(int, rest[1:])
             for key, number in zip(sums, (packets, length, dropped, *others), strict=True):
-                found[key] += number
-            found["longest_ns"] = max(found["longest_ns"], longest_ns)
-    return found
+                counters[key] += number
+            counters["longest_ns"] = max(counters["longest_ns"], longest_ns)
+    return counters

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from typing import Any
 
 ETHERNET_MTU = 1500
-"""What `inner_mtu` of a vpn.json is for."""
+"""MTU in bytes of the path that `inner_mtu` of a vpn.json is for."""
 LEAST_MTU = 576
-"""What every host takes: RFC 791, 3.1."""
+"""Largest packet in bytes that every host takes: RFC 791, 3.1."""
 
 
 class MtuError(Exception):
@@ -44,8 +44,8 @@ def framing_of(vpn: Mapping[str, Any]) -> Mapping[str, int] | None:
     cipher = str(vpn["values"].get("cipher", ""))
     for pattern, of_cipher in framing.items():
         if re.fullmatch(pattern, cipher, re.IGNORECASE):
-            found: Mapping[str, int] = of_cipher
-            return found
+            chosen: Mapping[str, int] = of_cipher
+            return chosen
     raise MtuError(
         f"how many bytes the cipher {cipher} adds is not known: give vpn.json `framing`"
         f" (vpn-configs/README.md); known are {', '.join(framing)}"
@@ -74,21 +74,21 @@ def fitting_mtu(vpn: Mapping[str, Any], path_mtu: int) -> int:
     """
     if "mtu" in vpn["values"]:
         return int(vpn["values"]["mtu"])
-    asked = int(vpn["inner_mtu"]) + max(0, path_mtu - ETHERNET_MTU)
+    wanted = int(vpn["inner_mtu"]) + max(0, path_mtu - ETHERNET_MTU)
     framing = framing_of(vpn)
     if framing is None:
-        return asked
+        return wanted
     fits = largest_inner(framing, path_mtu)
     if (
         vpn["own_mtu"]
         and path_mtu <= ETHERNET_MTU
-        and asked > (most := largest_inner(framing, ETHERNET_MTU))
+        and wanted > (most := largest_inner(framing, ETHERNET_MTU))
     ):
         raise MtuError(
-            f"its MTU is too big: packets of {asked} bytes take {outer_bytes(framing, asked)} in"
+            f"its MTU is too big: packets of {wanted} bytes take {outer_bytes(framing, wanted)} in"
             f" the tunnel and do not fit a path of {path_mtu} bytes; at most {min(most, fits)}"
         )
-    if (mtu := min(asked, fits)) < LEAST_MTU:
+    if (mtu := min(wanted, fits)) < LEAST_MTU:
         raise MtuError(
             f"no tunnel fits a path of {path_mtu} bytes: {mtu} would be left, at least {LEAST_MTU}"
             " are needed"

@@ -20,7 +20,7 @@ OTHERS = ("stack.json", "pep.json")
 """Files that describe other things whose programs are built as those of VPNs."""
 NONE = "none"
 VALUES = r"[\w-]+=[\w.:/@%+= -]+(;[\w-]+=[\w.:/@%+= -]+)*"
-"""As vpn.yml has it: nothing that a shell, or a VPN's configuration, takes for more than a word."""
+"""Pattern of vpn.yml: nothing that a shell, or a VPN's configuration, takes for more than words."""
 TAKES = {
     "clamp": {"pattern": "on|off", "like": "on or off"},
     "mtu": {
@@ -29,15 +29,16 @@ TAKES = {
     },
     "setup": {"pattern": "time", "like": "time: the column setup_time_s"},
 }
-"""What any VPN takes: whether the segment size of TCP in it is set, its MTU as asked, and whether
-the job times the set-up."""
+"""Values that any VPN takes: whether the segment size of TCP in it is set, its MTU, and whether the
+job times the set-up."""
 ENDS = ("client-", "server-")
-"""Before the name of a value that is of one end only."""
+"""Beginnings of the names of values that are of one end only."""
 LAST_LINES = 8
-"""Twice that, as log and as last words, are among the lines that a record keeps of a job."""
+"""Lines at the end of a log that a message has. A record keeps them twice, as log and as last
+words."""
 MOST_ERRORS, MOST_WARNINGS, MOST_BYTES = 6, 8, 16 << 20
 STAMP = re.compile(r'^(time="\S*" )?([\dT:./Z-]{8,} )*')
-"""Date and time before what a daemon says."""
+"""Date and time at the beginning of a daemon's line."""
 WARNING = re.compile(r"warn|deprecat|\bignor|no effect|not supported|unsupported|disabl", re.I)
 ERROR = re.compile(
     r"error|fail|fatal|critical|cannot|can't|could not|unable|refused|denied|invalid|mismatch|"
@@ -45,9 +46,9 @@ ERROR = re.compile(
     re.I,
 )
 HARMLESS = re.compile(r"Could not determine IPv4/IPv6|Unroutable control packet|SIGUSR1\[soft")
-"""Of OpenVPN: what each start says, and what follows an error of the other end."""
+"""Lines of OpenVPN: of each start, and behind an error of the other end."""
 NOTHING = re.compile(r"(?!)")
-"""Matches no line."""
+"""Pattern that no line matches."""
 DEFAULTS: dict[str, Any] = {
     "commands": [],
     "programs": {},
@@ -69,7 +70,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def kinds() -> list[str]:
-    """Names of all VPNs."""
+    """Return the names of all VPNs."""
     return sorted(file.parent.name for file in CONFIGS.glob("*/vpn.json"))
 
 
@@ -78,23 +79,23 @@ def scripts(kind: str) -> Path:
     return CONFIGS / str(_read(kind).get("base", kind))
 
 
-def describe(kind: str, given: Mapping[str, str] | None = None) -> dict[str, Any]:
+def describe(kind: str, set_values: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return a VPN's vpn.json, with what it leaves to its base and to DEFAULTS.
 
-    Values that are given take the place of its own.
+    Values that are set take the place of its own.
     """
     own = _read(kind)
     base = _read(own["base"]) if "base" in own else {}
-    values = {**base.get("values", {}), **own.get("values", {}), **(given or {})}
+    values = {**base.get("values", {}), **own.get("values", {}), **(set_values or {})}
     takes = {**TAKES, **base.get("takes", {}), **own.get("takes", {})}
     if own.keys() & {"overhead_bytes"} and "framing" not in own:
         base = {name: value for name, value in base.items() if name != "framing"}
     merged = {"values": values, "takes": takes}
-    own_mtu = "inner_mtu" in own and "cipher" not in (given or {})
+    own_mtu = "inner_mtu" in own and "cipher" not in (set_values or {})
     return {**DEFAULTS, **base, **own, **merged, "own_mtu": own_mtu}
 
 
-def said_in(log: Path) -> str:
+def text_of(log: Path) -> str:
     """Return the text of a log. `open` would make calls that fail, and those take virtual time."""
     file = os.open(log, os.O_RDONLY)
     try:
@@ -105,16 +106,16 @@ def said_in(log: Path) -> str:
 
 def lines_with(log: Path, wanted: re.Pattern[str], but: re.Pattern[str], most: int) -> list[str]:
     """Return the first lines of a log that say something, each once and without its time."""
-    said = (STAMP.sub("", line).strip() for line in said_in(log).splitlines())
-    found = dict.fromkeys(one for one in said if wanted.search(one) and not but.search(one))
-    return [*found][:most]
+    lines = (STAMP.sub("", line).strip() for line in text_of(log).splitlines())
+    chosen = (line for line in lines if wanted.search(line) and not but.search(line))
+    return [*dict.fromkeys(chosen)][:most]
 
 
 def last_lines(log: Path) -> str:
     """Return what a log says of a failure, to be put behind a message: its errors, or its end."""
     if errors := lines_with(log, ERROR, HARMLESS, MOST_ERRORS):
         return "; its errors:\n" + "\n".join(errors)
-    lines = said_in(log).splitlines()[-LAST_LINES:]
+    lines = text_of(log).splitlines()[-LAST_LINES:]
     return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
 
 
@@ -125,12 +126,12 @@ def warnings_of(vpn: Mapping[str, Any], log: Path) -> list[str]:
 
 def cipher_of(vpn: Mapping[str, Any], log: Path) -> str:
     """Return the cipher that the daemon tells of, else the only one that the VPN may have."""
-    told = re.findall(vpn["cipher_line"] or NOTHING, said_in(log))
-    return str(told[-1] if told else vpn["values"].get("cipher") or vpn.get("ciphers", ""))
+    ciphers = re.findall(vpn["cipher_line"] or NOTHING, text_of(log))
+    return str(ciphers[-1] if ciphers else vpn["values"].get("cipher") or vpn.get("ciphers", ""))
 
 
 def values_in(text: str, role: str = "") -> dict[str, str]:
-    """Name → value of `cipher=AES-256-CBC;keepalive=10`; none are `none`. Raises ValueError.
+    """Return name → value of `cipher=AES-256-CBC;keepalive=10`; `none` has none. Raises ValueError.
 
     With a role those of the other end are left out, and `client-keepalive` is the client's.
     """
@@ -149,7 +150,7 @@ def values_in(text: str, role: str = "") -> dict[str, str]:
     return both | {name.removeprefix(f"{role}-"): value for name, value in own.items()}
 
 
-def not_had(kind: str, given: Mapping[str, str]) -> str:
+def not_had(kind: str, values: Mapping[str, str]) -> str:
     """Return what is wrong with values for a VPN, before any of its scripts runs.
 
     It is "" if the VPN has them all.
@@ -157,7 +158,7 @@ def not_had(kind: str, given: Mapping[str, str]) -> str:
     vpn = describe(kind)
     files = [*scripts(kind).iterdir(), CONFIGS / "lib.sh"]
     read = "".join(file.read_text(errors="replace") for file in files if file.is_file())
-    for name, value in given.items():
+    for name, value in values.items():
         if not re.search(rf"\bVPN_{name.upper()}\b", read):
             return f"{kind} does not read the value {name}"
         if name in vpn["fixed"]:

@@ -66,8 +66,8 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
     if not archives:
         sys.exit(f"cargo has not downloaded {name} {version} to {home}")
     for archive in archives:
-        if (found := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
-            sys.exit(f"{archive}: its SHA-256 is {found}, it should be {recipe['sha256']}")
+        if (digest := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
+            sys.exit(f"{archive}: its SHA-256 is {digest}, it should be {recipe['sha256']}")
     with tarfile.open(archives[0]) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 has none
         tar.extractall(work)
@@ -77,24 +77,15 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
 def build(source: Path, options: list[str], target: str, program: str) -> None:
     """Build a program of a source tree with Cargo, and print the progress."""
     packages = (source / "Cargo.lock").read_text().count("[[package]]")
-    command = [
-        "cargo",
-        "build",
-        "--release",
-        "--locked",
-        "--target",
-        target,
-        "--bin",
-        program,
-        *options,
-    ]
+    command = ["cargo", "build", "--release", "--locked"]
+    command += ["--target", target, "--bin", program, *options]
     printed: list[str] = []
     environment = {
         **os.environ,
         "RUSTFLAGS": "-C target-feature=+crt-static",
         "CARGO_TERM_COLOR": "never",
+        "CARGO_TARGET_DIR": str(source / "target"),
     }
-    environment |= {"CARGO_TARGET_DIR": str(source / "target")}
     with subprocess.Popen(
         command,
         cwd=source,
@@ -107,7 +98,7 @@ def build(source: Path, options: list[str], target: str, program: str) -> None:
         for line in cargo.stderr:
             printed.append(line)
             if compiled := re.match(r" *Compiling (\S+)", line):
-                done = sum("Compiling" in one for one in printed)
+                done = sum("Compiling" in shown for shown in printed)
                 print(f"{min(done / packages, 1):.2f} compiling {compiled[1]}", flush=True)
     if cargo.returncode:
         sys.exit(
@@ -116,7 +107,7 @@ def build(source: Path, options: list[str], target: str, program: str) -> None:
 
 
 def run(command: list[str], cwd: Path | None = None) -> None:
-    """Run a command, and return what it prints.
+    """Run a command.
 
     If it fails this program ends with the command's words.
     """

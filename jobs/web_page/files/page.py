@@ -17,19 +17,17 @@ HTML = "index.html"
 
 
 def sizes(description: Path = DESCRIPTION) -> dict[str, int]:
-    """Name → bytes of every file, the HTML first.
+    """Return name → bytes of every file, the HTML first.
 
     The bytes of a type are shared evenly by its objects.
     """
     page = json.loads(description.read_text())
-    found = {HTML: int(page["html_bytes"])}
+    files = {HTML: int(page["html_bytes"])}
     for group in page["objects"]:
         each, more = divmod(int(group["bytes"]), int(group["count"]))
-        found |= {
-            f"{number}.{group['type']}": each + (number < more)
-            for number in range(int(group["count"]))
-        }
-    return found
+        for number in range(int(group["count"])):
+            files[f"{number}.{group['type']}"] = each + (number < more)
+    return files
 
 
 TAGS = {
@@ -38,7 +36,7 @@ TAGS = {
     "js": '<script src="{}"></script>',
     "image": '<img src="{}">',
 }
-"""What makes a browser ask for an object, by type."""
+"""Tag that makes a browser ask for an object, by type."""
 
 
 def html(files: Mapping[str, int]) -> bytes:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ PORT = 8443
 LOAD = ["/usr/bin/python3", str(Path(__file__).parent / "page_load.py")]
 LIMITS = {"loads": (1, 10_000), "deadline_s": (1, 86400)}
 LATE_S = 5.0
-"""What a load may take beyond its deadline before it is killed."""
+"""Seconds that a load may take beyond its deadline before it is killed."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -68,14 +69,14 @@ def serve(http: str, stack: str, cc: str) -> None:
 
 
 def failure(server_ip: str, http: str) -> str:
-    """Why the server does not answer a request; "" if it does.
+    """Return why the server does not answer a request; "" if it does.
 
     A connection alone may be that of a proxy.
     """
-    asked = subprocess.run(
+    request = subprocess.run(
         [*LOAD, "wait", url(server_ip), http], check=False, capture_output=True, text=True
     )
-    return f": {asked.stderr.strip()}" if asked.returncode else ""
+    return f": {request.stderr.strip()}" if request.returncode else ""
 
 
 def url(server_ip: str) -> str:
@@ -99,9 +100,9 @@ def load(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Wait for the server, load the page as often as asked, and send what each load took."""
-    asked = arguments.server_ip, arguments.http
     missing = f"the server of web_page on {arguments.server_ip} does not answer"
-    wait_for(missing, lambda: not failure(*asked), READY_LIMIT_S, evidence=lambda: failure(*asked))
+    why = partial(failure, arguments.server_ip, arguments.http)
+    wait_for(missing, lambda: not why(), READY_LIMIT_S, evidence=why)
     for _ in range(arguments.loads):
         measured = load(arguments)
         collect_agent.send_stat(collect_agent.now(), **measured)
@@ -112,6 +113,6 @@ if __name__ == "__main__":
         ends.run(
             "web_page",
             parse(),
-            lambda asked: serve(asked.http, asked.stack, asked.quic_cc),
+            lambda server: serve(server.http, server.stack, server.quic_cc),
             measure,
         )
