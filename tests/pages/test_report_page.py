@@ -219,6 +219,7 @@ def test_the_published_report_is_accessible(
     page: Page, width_px: int, accessible: Callable[[Page], None], picture: Callable[[str], str]
 ) -> None:
     page.set_viewport_size({"width": width_px, "height": 900})
+    page.emulate_media(color_scheme="dark" if width_px == 390 else "light")
     page.goto((REPOSITORY / "reports/full/report.html").as_uri())
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width_px

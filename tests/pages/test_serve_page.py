@@ -163,6 +163,71 @@ def test_its_packets_are_one_click(served: str, page: Page) -> None:
 # With one that is made up: asking
 
 
+def test_the_first_page_asks_a_question_and_is_searched(
+    wide: Page, quick: str, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
+    wide.goto(quick)
+    expect(wide.locator("h2").first).to_have_text("How long does a download take?")
+    accessible(wide)
+    fits(wide)
+    wide.screenshot(path=picture(f"serve-home-{wide.viewport_size['width']}"))  # type: ignore[index]
+    wide.get_by_label("Words, or an argument").fill("telephone VPN")
+    wide.keyboard.press("Enter")
+    expect(wide.locator(".cards a").first).to_have_text("voip")
+    expect(wide.get_by_role("link", name="geo", exact=True)).to_have_count(0)
+    wide.goto(quick)
+    wide.get_by_role("link", name="Start here").press("Enter")
+    expect(wide.locator("#count")).to_contain_text("2 cells, 4 runs; about")
+    wide.get_by_label("Name of the launch").fill("My first one")
+    wide.get_by_role("button", name="Launch", exact=True).press("Enter")
+    expect(wide.get_by_role("heading", name="My first one")).to_be_visible()
+    wait_for_end(wide, 4)
+    wide.goto(quick)
+    expect(wide.get_by_role("link", name="My first one")).to_be_visible()
+
+
+def test_a_campaign_is_estimated_named_and_in_one_group(
+    page: Page, tmp_path: Path, accessible: Callable[[Page], None]
+) -> None:
+    none_ends = threading.Semaphore(0)
+    with visited(page, application(tmp_path, lambda: PacedEngine(none_ends))) as url:
+        page.goto(url + "page/campaign/loss")
+        expect(page.locator("#count")).to_contain_text("56 cells, 560 runs; about 19 min on 2 CPUs")
+        page.get_by_label("Seeds").fill("1")
+        page.get_by_label("Name").fill("For the paper")
+        page.get_by_label("Name").press("Enter")
+        expect(page.locator("#count")).to_contain_text("56 cells, 56 runs; about 112 s on 2 CPUs")
+        accessible(page)
+        page.get_by_role("button", name="Launch", exact=True).press("Enter")
+        expect(page.locator("h1")).to_have_text("For the paper 1/2: geo_loss")
+        page.get_by_role("link", name="loss-1", exact=True).press("Enter")
+        expect(page.get_by_text("2 found")).to_be_visible()
+        names = sorted(page.locator("tbody th a").all_inner_texts())
+        assert names == ["For the paper 1/2: geo_loss", "For the paper 2/2: leo_loss"]
+
+
+def test_every_page_is_dark_where_the_reader_wants_it(
+    page: Page, quick: str, accessible: Callable[[Page], None]
+) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.emulate_media(color_scheme="dark")
+    launch(page, quick, "geo_loss", "wireguard", loss="0, 1", seeds="1")
+    wait_for_end(page, 4)
+    expect(page.locator("#first-page figure")).to_be_visible(timeout=VISIT_LIMIT_S * 1000)
+    here = page.url
+    for box in page.locator(".pick").all():
+        box.check()
+    shared = ("", "page/results", "page/campaign/loss", "page/scenario/satvpn/geo_loss")
+    cell = page.locator(".heat a").first.get_attribute("href") or ""
+    compared = page.locator("#tray").get_attribute("href") or ""
+    for path in (*shared, cell, compared, here.removeprefix(quick), f"{here}/table"):
+        page.goto(path if path.startswith("http") else quick + path.lstrip("/"))
+        accessible(page)
+        fits(page)
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == "rgb(20, 25, 31)", path
+
+
 def test_seeds_are_those_of_the_command_line_if_none_are_given(page: Page, quick: str) -> None:
     page.goto(quick + "page/scenario/satvpn/geo_loss?values.loss=0,1")
     expect(page.locator("#count")).to_contain_text("2 cells, 10 runs")
@@ -261,9 +326,17 @@ def test_results_of_the_page_and_of_commands_in_one_place(
         launch(wide, url, "geo_loss", "bbr", loss="0, 1", seeds="1")
         wait_for_end(wide, 4)
         wide.goto(url + "page/results")
-        expect(wide.locator("tbody tr")).to_have_count(
-            3
-        )  # the launch, the folder that its runs are in, and matrix
+        expect(wide.locator("tbody tr")).to_have_count(2)  # the launch, and matrix
+        wide.get_by_role("link", name="Results", exact=True).last.press("Enter")
+        titles = wide.locator("tbody tr th")
+        expect(titles).to_have_text([re.compile("Launch 1"), re.compile("results/matrix")])
+        wide.get_by_role("link", name="Results", exact=True).last.press("Enter")
+        expect(titles).to_have_text([re.compile("results/matrix"), re.compile("Launch 1")])
+        wide.locator("summary", has_text="Columns").click()
+        wide.get_by_label("loss", exact=True).check()
+        wide.get_by_role("button", name="Find").click()
+        expect(wide.locator("thead")).to_contain_text("loss")
+        expect(wide.locator("tbody tr").first).to_contain_text("0, 0.1, 1")
         accessible(wide)
         fits(wide)
         width = wide.viewport_size["width"]  # type: ignore[index]
@@ -282,7 +355,7 @@ def test_results_of_the_page_and_of_commands_in_one_place(
         wide.get_by_role("link", name="For the paper").click()
         wide.locator("summary", has_text="Name, note, tags").click()
         wide.get_by_role("button", name="Delete").click()
-        expect(wide.get_by_text("2 found")).to_be_visible()
+        expect(wide.get_by_text("1 found")).to_be_visible()
         assert not (tmp_path / "matrix").exists()
         wide.get_by_role("button", name="Undo").click()
         expect(wide.get_by_role("heading", name="For the paper")).to_be_visible()
@@ -301,7 +374,18 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(
     expect(wide.get_by_label("Measure").locator("option")).to_have_text(
         ["received (bytes)", "goodput (Mbit/s)", "transfer time (s)"]
     )
-    expect(wide.get_by_text("6 runs that have not finished well")).to_be_visible()
+    expect(wide.get_by_text("6 runs that have failed")).to_be_visible()
+    expect(wide.locator(".scale li")).to_have_count(10)
+    shades = wide.locator(".scale").inner_text()
+    wide.locator("select[name='only.vpn']").select_option("wireguard")
+    wide.locator("select[name='only.loss']").select_option("0")
+    wide.get_by_role("button", name="Show").click()
+    expect(wide.locator(".heat td")).to_have_count(1)
+    assert wide.locator(".scale").inner_text() == shades, "whatever is shown of the results"
+    wide.go_back()
+    wide.locator(".heat td.h0 a").first.focus()
+    wide.keyboard.press("ArrowRight")
+    expect(wide.locator(".heat td.h9 a").first).to_be_focused()
     accessible(wide)
     fits(wide)
     wide.screenshot(path=picture(f"serve-map-{name}"), full_page=True)
@@ -373,11 +457,55 @@ def test_comparing_cells_warns_and_gives_paired_ratios(
         "× 1.000 3 paired seeds"
     )
     expect(wide.locator("figure").first.locator(".legend label")).to_have_count(4)
+    expect(wide.get_by_label("Times of the curves").locator(":checked")).to_have_text(
+        "since the first byte"
+    )
     accessible(wide)
     fits(wide)
     wide.screenshot(path=picture(f"serve-compare-{wide.viewport_size['width']}"), full_page=True)  # type: ignore[index]
     wide.get_by_role("link", name="leave out").first.click()
     expect(wide.locator("figure").first.locator(".legend label")).to_have_count(3)
+    wide.locator(".legend input").first.press("Space")
+    wide.get_by_label("Keep this comparison as").fill("Three of the paper")
+    wide.keyboard.press("Enter")
+    expect(wide.get_by_role("heading", name="Three of the paper")).to_be_visible()
+    address = wide.locator("main > p.hint a").first.inner_text()
+    wide.goto(quick + "page/compare")
+    expect(wide.locator("figure")).to_have_count(0)
+    wide.goto(quick + address.lstrip("/"))
+    expect(wide.locator("figure").first.locator(".legend label")).to_have_count(3)
+    expect(wide.locator(".legend input").first).not_to_be_checked()
+    accessible(wide)
+    wide.get_by_role("button", name="Remove Three of the paper").press("Enter")
+    expect(wide.get_by_text("Saved comparisons")).to_have_count(0)
+
+
+def test_cells_are_rows_with_columns_to_choose_and_to_sort(
+    wide: Page, quick: str, accessible: Callable[[Page], None]
+) -> None:
+    launch(wide, quick, "geo_loss", "wireguard", loss="0, 2, 10", seeds="1")
+    wait_for_end(wide, 6)
+    wide.get_by_role("link", name="Cells as a table").press("Enter")
+    expect(wide.locator("thead th")).to_have_text(["Compare", "vpn", "loss", "transfer time (s)"])
+    losses = wide.locator("tbody td:nth-child(3)")
+    wide.get_by_role("link", name="loss", exact=True).press("Enter")
+    expect(losses).to_have_text(["0", "0", "2", "2", "10", "10"])
+    wide.get_by_role("link", name="loss", exact=True).press("Enter")
+    expect(losses.first).to_have_text("10")
+    expect(wide.locator("th[aria-sort=descending]")).to_contain_text("loss")
+    wide.locator("summary", has_text="Columns").press("Enter")
+    wide.get_by_label("vpn", exact=True).press("Space")
+    wide.get_by_label("goodput (Mbit/s)").press("Space")
+    wide.get_by_role("button", name="Show").press("Enter")
+    expect(wide.locator("thead th")).to_have_text(
+        ["Compare", "loss", "goodput (Mbit/s)", "transfer time (s)"]
+    )
+    accessible(wide)
+    fits(wide)
+    for box in wide.locator(".pick").all()[:2]:
+        box.press("Space")
+    wide.get_by_role("link", name="Compare (2)").press("Enter")
+    expect(wide.locator("#ratios")).to_be_visible()
 
 
 # The report
@@ -389,7 +517,10 @@ def test_a_report_of_what_a_command_has_run(page: Page, tmp_path: Path) -> None:
     write_results(tmp_path / "matrix", 2, **narrow)
     with visited(page, application(tmp_path)) as url:
         page.goto(url + "page/set/folder/matrix")
-        page.get_by_role("button", name="Report").click(timeout=VISIT_LIMIT_S * 1000)
+        with page.expect_popup(timeout=VISIT_LIMIT_S * 1000) as opened:
+            page.get_by_role("button", name="Report").click()
+        page = opened.value
+        page.emulate_media(color_scheme="dark")
         expect(page.get_by_role("heading", level=1)).to_contain_text(
             "2 seeds, too few to compare", timeout=VISIT_LIMIT_S * 1000
         )
@@ -477,12 +608,13 @@ def test_a_campaign_of_500_runs_fills_its_map_and_is_stopped_and_resumed(
         page.screenshot(path=picture("serve-live-500"))
         page.get_by_role("button", name="Stop what has not ended").click()
         expect(page.locator("#status")).to_contain_text(
-            "500 of 500 runs done, 350 not finished well", timeout=VISIT_LIMIT_S * 1000
+            "150 of 500 runs done, 350 stopped", timeout=VISIT_LIMIT_S * 1000
         )
         page.get_by_role("button", name="Resume").click()
-        expect(page.locator("#status")).to_contain_text(
-            "150 of 500 runs done", timeout=VISIT_LIMIT_S * 1000
+        expect(page.locator("#status")).to_have_text(
+            re.compile("150 of 500 runs done(, . running)?$"), timeout=VISIT_LIMIT_S * 1000
         )
+        expect(page.locator("#to-go")).to_have_text(re.compile(r"about \d+ s to go"))
         page.get_by_role("button", name="Tell me when it is done").click()
         expect(page.get_by_text("You will be told")).to_be_visible()
         permits.release(350)
@@ -491,7 +623,7 @@ def test_a_campaign_of_500_runs_fills_its_map_and_is_stopped_and_resumed(
         measured = page.locator(".heat td a").filter(has_text=re.compile(r"^\s*\d"))
         expect(measured).to_have_count(100)
         expect(page.locator("#status")).to_have_text("500 of 500 runs done")
-        assert page.evaluate("told") == ["Launch 1: 500 of 500 runs done"]
+        assert page.evaluate("told") == ["Launch 1: geo_loss by cc, loss: 500 of 500 runs done"]
         # A server that ends while it makes page 1 could only answer with an error.
         expect(page.locator("#first-page figure")).to_be_visible(timeout=VISIT_LIMIT_S * 1000)
 
@@ -508,25 +640,31 @@ def test_a_launch_while_it_runs_is_stopped_and_resumed(
         accessible(page)
         fits(page)
         page.get_by_role("button", name="Stop what has not ended").press("Enter")
-        expect(page.locator("#status")).to_contain_text("2 of 2 runs done, 2 not finished well")
+        expect(page.locator("#status")).to_have_text("0 of 2 runs done, 2 stopped")
+        expect(page.locator(".heat td a")).to_have_text(["stopped", "stopped"])
+        expect(page.locator("#live")).not_to_contain_text("failed")
         expect(page.get_by_role("button", name="Stop what has not ended")).to_be_hidden()
         gate.clear()
         page.get_by_role("button", name="Resume").press("Enter")
         expect(page.locator("#status")).to_contain_text("1 running")
         page.get_by_role("button", name="Tell me when it is done").press("Enter")
         expect(page.get_by_text("You will be told")).to_be_visible()
+        expect(page.locator("#log")).to_contain_text("running: geo_loss loss=0, seed 1")
         (folder,) = (tmp_path / "geo_loss/runs").glob("*.unfinished")
         other = page.context.new_page()
         other.goto(f"{url}page/run/geo_loss/{folder.name.removesuffix('.unfinished')}")
         expect(other.get_by_text("It is running.")).to_be_visible()
         expect(other.locator(".jobs")).to_contain_text("satcom_link")
+        expect(other.locator("#log")).to_contain_text("job_started")
         gate.set()
         wait_for_end(page, 2)
         expect(page).to_have_title(re.compile("^Done"))
         expect(page.locator(".heat td.number a")).to_have_text(["10", "20"])
+        expect(page.locator("#log")).to_contain_text("Finished Ok: geo_loss loss=1, seed 1, ")
         expect(other.locator("figcaption").first).to_contain_text("goodput (Mbit/s)")
         name = page.viewport_size["width"]  # type: ignore[index]
         page.screenshot(path=picture(f"serve-live-{name}"), full_page=True)
+        expect(page.locator("#first-page figure")).to_be_visible()  # else the server ends meanwhile
 
 
 def test_a_page_that_is_not_there_is_a_page(

@@ -70,7 +70,7 @@ def test_a_topology_that_is_not_there_is_refused_by_name(client: TestClient) -> 
 def test_a_campaign_file_is_shown_and_launched(client: TestClient) -> None:
     page = client.get("/page/campaign/multipath").text
     assert first_comment(Catalog().all("campaigns")["multipath"])[:30] in page
-    runs = int(re.findall(r"Launch (\d+) runs", page)[0])
+    runs = int(re.findall(r"(\d+) runs; about", page)[0])
     answer = client.post(
         "/page/campaign/multipath", data={"token": token_of(page)}, follow_redirects=False
     )

@@ -19,8 +19,10 @@ from helpers.web import application, visiting
 
 from openbach_run.results import run_files
 from openbach_run.results.record import Store
-from openbach_run.web import compare, heat, launch_form, result_sets, runs
+from openbach_run.web import compare, curves, heat, launch_form, result_sets, runs
 from openbach_run.web.answers import Services
+from openbach_run.web.curves import Curve
+from openbach_run.web.render import decimals
 
 LOOSE = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic",), "loss": ("0", "1")}
 
@@ -114,7 +116,7 @@ def test_finding(services: Services, asked: dict[str, str], found: bool) -> None
 
 
 def test_a_map_without_a_cell_has_no_page() -> None:
-    assert heat._page([], 0, "1") == (0, 0, [])
+    assert heat.page_of([], "1", 120) == (0, 0, [])
 
 
 def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None:
@@ -136,12 +138,39 @@ def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None
     )
     cell = made.rows[0][1][1]
     assert cell is not None and cell.estimate is not None
-    assert (cell.estimate.median, cell.estimate.low, cell.estimate.high, cell.level) == (
-        wanted[1],
-        wanted[0],
-        wanted[2],
-        9,
-    )
+    found = cell.estimate
+    assert (found.median, found.low, found.high) == (wanted[1], wanted[0], wanted[2])
+    shades = made.shades
+    assert cell.level is not None and shades[cell.level] <= found.median < shades[cell.level + 1]
+    other = heat.heat(services, "folder/matrix", runs, {"scenario": "geo_loss"})
+    assert other is not None and other.shades == shades, "panels have one scale"
+
+
+@pytest.mark.parametrize(
+    ("medians", "ends"),
+    [([4.75, 5.48], (4.75, 9.5)), ([1, 8], (1, 8)), ([-1, 0, 3], (-1, 3)), ([0], (0, 1))],
+)
+def test_the_darkest_shade_is_twice_the_lightest_or_more(
+    medians: list[float], ends: tuple[float, float]
+) -> None:
+    shades = heat.shades(medians)
+    assert (shades[0], round(shades[-1], 9), len(shades)) == (*ends, 11)
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [([4.75, 5.472], 2), ([27.34, 494.2], 1), ([1e7], 0), ([0, 0.0123, 3e4], 1)],
+)
+def test_values_stand_below_each_other(values: list[float], places: int) -> None:
+    assert decimals(values) == places
+
+
+def test_curves_begin_with_the_first_byte() -> None:
+    rtt = Curve("rtt (ms)", "a", [1.0, 4.0, 5.0], [500.0] * 3)
+    goodput = Curve("goodput (Mbit/s)", "a", [3.0, 3.5, 4.0, 4.5], [0.0, 0.0, 1.0, 2.0])
+    later = Curve("goodput (Mbit/s)", "b", [7.0, 7.5, 8.0], [3.0, 4.0, 5.0], run=1)
+    moved = [curve.times_s for curve in curves.from_first_byte([rtt, goodput, later])]
+    assert moved == [[0.5, 1.5], [0.0, 0.5, 1.0], [0.0, 0.5, 1.0]]
 
 
 def test_the_heat_map_has_the_notes_on_its_times(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measure the pages of `openbach-run serve` with 20 000 runs, and its memory.
+"""Measure the pages of `openbach-run serve` with 100 000 runs in 2000 folders, and its memory.
 
     tools/dev tools/bench/serve.py
 
@@ -16,18 +16,23 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import requests
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RUNS, SEEDS, POINTS, TIMES = 20_000, 5, 100_000, 7
+FOLDERS, EACH = 2_000, 40
+"""The other folders, and the runs in each."""
 VPNS = [f"vpn{number}" for number in range(20)]
 MEASURES = (
     "transfer_time_s",
@@ -77,15 +82,18 @@ def main() -> int:
 
 
 def make_store(results: Path) -> None:
-    """4000 cells in one folder and one run with long curves in another."""
+    """4000 cells in one folder, one run with long curves in another, and FOLDERS small ones."""
     begun_s = time.monotonic()
     shared = {"identity": {"engine": "made up"}, "packages": ["made-up_1"], "declared": {}}
-    for folder in ("large", "curves"):
+    sets = {"large": RUNS, **{f"small{number}": EACH for number in range(FOLDERS)}, "curves": 1}
+    for folder in sets:
         (results / folder / "shared").mkdir(parents=True)
         (results / folder / "shared/0.json").write_text(json.dumps(shared))
     luck = random.Random(1)
     planned = []
-    for number in range(RUNS):
+    for place, number in [
+        (name, number) for name, count in sets.items() for number in range(count)
+    ]:
         cell, seed = divmod(number, SEEDS)
         values = {
             "vpn": VPNS[cell % 20],
@@ -93,36 +101,24 @@ def make_store(results: Path) -> None:
             "loss": str(cell // 100 % 8),
             "size": f"{cell // 800 + 1}M",
         }
-        arguments = {**values, **SETTINGS}
-        planned.append(
-            {
-                "run_id": f"{number:016x}",
-                "scenario": "geo",
-                "arguments": arguments,
-                "seed": seed + 1,
-            }
-        )
-        write_run(
-            results / "large/runs" / f"{number:016x}", arguments, seed + 1, luck.uniform(10, 100), 5
-        )
+        run = {"scenario": "geo", "arguments": {**values, **SETTINGS}, "seed": seed + 1}
+        if place == "large":
+            planned.append({"run_id": f"{number:016x}", **run})
+        points = {"large": 5, "curves": POINTS}.get(place, 0)
+        write_run(results / place / f"runs/{number:016x}", run, luck.uniform(10, 100), points)
     lines = "\n,".join(map(json.dumps, planned))
     (results / "large/campaign.json").write_text(
         f'{{"command": "./openbach-run campaign.yml",\n "runs": [\n {lines}\n]}}\n'
     )
-    write_run(
-        results / "curves/runs" / f"{RUNS:016x}", {"vpn": "none", **SETTINGS}, 1, 10.0, POINTS
-    )
-    print(f"made {RUNS} runs in {time.monotonic() - begun_s:.0f} s")
+    print(f"made {RUNS + FOLDERS * EACH} runs in {time.monotonic() - begun_s:.0f} s")
 
 
-def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, points: int) -> None:
+def write_run(place: Path, run: Mapping[str, Any], time_s: float, points: int) -> None:
     """Write a made-up run's record with a curve of `points` points."""
     place.mkdir(parents=True)
     record = {
         "run_id": place.name,
-        "scenario": "geo",
-        "arguments": values,
-        "seed": seed,
+        **run,
         "status": "Finished Ok",
         "error": None,
         "virtual_s": time_s,
@@ -134,6 +130,8 @@ def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, poi
         "shared": "0",
     }
     (place / "record.json").write_text(json.dumps(record, indent=1))
+    if not points:
+        return
     metadata = {
         "job_name": "tcp_series",
         "agent_name": "satvpn_server",
@@ -155,38 +153,31 @@ def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, poi
 def measure(url: str, session: requests.Session, pid: int) -> None:
     """Print the times of each view of the server `pid` at `url`."""
     begun_s, begun_cpu_s = time.monotonic(), cpu_s(pid)
-    state_of = url + "page/set/folder/large/state"
-    while (state := session.get(state_of, timeout=60)).status_code != 200 or state.json()[
-        "done"
-    ] < RUNS:
-        time.sleep(0.2)
-    print(
-        f"index of {RUNS} runs: {time.monotonic() - begun_s:.1f} s, {cpu_s(pid) - begun_cpu_s:.1f}"
-        " CPU s (once; kept)\n"
-    )
+    wanted = f"{FOLDERS + 2} found."
+    while wanted not in (shown := session.get(url + "page/results", timeout=60).text) or (
+        "more are being read" in shown
+    ):
+        time.sleep(1)
+    took_s = time.monotonic() - begun_s, cpu_s(pid) - begun_cpu_s
+    print("index: {:.1f} s, {:.1f} CPU s (once; kept)\n".format(*took_s))
     time.sleep(3)
-    cell = (
-        session.get(url + "page/set/folder/large", timeout=60)
-        .text.partition("/cell/")[2]
-        .partition('"')[0]
-    )
+    keys = re.findall(r"/cell/(\w+)", session.get(url + "page/set/folder/large", timeout=60).text)
+    cells = [f"folder/large/{key}" for key in keys[:12]]
     run = f"large/{0:016x}"
-    other = (
-        session.get(url + "page/set/folder/large", timeout=60)
-        .text.split("/cell/")[2]
-        .partition('"')[0]
-    )
     views = {
-        "scenarios": "",
+        "first page": "",
+        "first page, search": "?q=vpn",
         "all results": "page/results",
+        "found by words": "page/results?q=small19+geo&sort=total",
         "found by value": "page/results?q=vpn=vpn7",
+        "table of cells": "page/set/folder/large/table?sort=-transfer_time_s",
         "heat map": "page/set/folder/large",
         "heat map, page 5": "page/set/folder/large?page=5",
         "heat map of one size": "page/set/folder/large?only.size=1M",
         "state": "page/set/folder/large/state",
-        "cell": f"page/set/folder/large/cell/{cell}",
+        "cell": f"page/set/folder/large/cell/{keys[0]}",
         "run": f"page/run/{run}",
-        "comparison of cells": f"page/compare?cell=folder/large/{cell}&cell=folder/large/{other}",
+        "comparison of cells": f"page/compare?cell={'&cell='.join(cells)}",
         "curves": f"page/curves.json?run={run}",
         "form": "page/scenario/satvpn/geo",
     }
@@ -242,7 +233,7 @@ def in_browser(url: str, session: requests.Session) -> None:
                 f"{name}: first paint after {paint_ms:.0f} ms, {loaded / 1000:.0f} kB with style,"
                 " scripts and curves"
             )
-        page.goto(url + f"page/run/curves/{RUNS:016x}", wait_until="networkidle")
+        page.goto(url + f"page/run/curves/{0:016x}", wait_until="networkidle")
         page.wait_for_selector(".uplot")
         zoom_ms = page.evaluate(
             "async () => { const times = []; for (const factor of [0.5, 0.5, 0.5, 2, 2, 2]) { const"

@@ -49,7 +49,7 @@ class Item:
     @property
     def failed(self) -> int:
         """Return the number of runs that have ended otherwise."""
-        return sum(run.ended and not run.finished for run in self.runs)
+        return sum(run.failed for run in self.runs)
 
 
 def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]:

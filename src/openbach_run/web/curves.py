@@ -108,23 +108,25 @@ def overlaid(named: Sequence[tuple[str, Sequence[Curve]]]) -> list[Curve]:
     return sorted(lines, key=lambda curve: rank(curve.plot))
 
 
-def from_first(curves: Sequence[Curve]) -> list[Curve]:
-    """Return the curves with the times of each run since its first goodput.
+def from_first_byte(curves: Sequence[Curve]) -> list[Curve]:
+    """Return the curves with the times of each run since its first byte.
 
-    A run without goodput has them since its first statistic. This leaves out the time that tunnels
-    take to be set up.
+    That is the last sample before its first goodput; without goodput it is its first statistic.
+    What was before, as the time that tunnels take to be set up, is left out.
     """
     begin_s: dict[int, tuple[bool, float]] = {}
     for curve in curves:
+        sent = next((number for number, value in enumerate(curve.values) if value), None)
         # Goodput is group 0: False is less than True, so its time is preferred.
-        mine = (rank(curve.plot)[0] != 0, curve.times_s[0])
+        is_other = rank(curve.plot)[0] != 0 or sent is None
+        mine = (is_other, curve.times_s[0 if is_other else max(0, (sent or 0) - 1)])
         begin_s[curve.run] = min(begin_s.get(curve.run, mine), mine)
     moved = []
     for curve in curves:
         _, start_s = begin_s[curve.run]
         times_s = [round(time_s - start_s, 6) for time_s in curve.times_s]
         moved.append(replace(curve, times_s=times_s))
-    return moved
+    return cut(moved, (), (), 0.0, float("inf"))
 
 
 def as_json(curves: Sequence[Curve]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ index.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, repeat
@@ -32,7 +32,9 @@ from openbach_run.results.seeds import WARNING
 from openbach_run.units import number
 from openbach_run.web.answers import Services
 from openbach_run.web.index import differing
+from openbach_run.web.render import decimals
 from openbach_run.web.result_sets import Run, number_of
+from openbach_run.web.store import RUNNING, STOPPED
 
 T = TypeVar("T")
 LEVELS = 10
@@ -55,6 +57,7 @@ class Cell:
     total: int
     done: int
     failed: int
+    stopped: int
     running: int
     reason: str
     """Why the first failed run failed."""
@@ -80,8 +83,10 @@ class Heat:
     across: str
     columns: list[str]
     rows: list[tuple[list[str], list[Cell | None]]]
-    least: float | None
-    most: float | None
+    shades: list[float]
+    """The least value of each shade, and the greatest of the last one; [] without a value."""
+    decimals: int
+    """The decimals of all values, so that these are below each other."""
     cells: int
     page: int
     pages: int
@@ -123,21 +128,24 @@ def heat(
     values = values_of(services, item, measure)
     every = services.index.remembered((item, "medians", measure), lambda: medians_of(runs, values))
     medians = {number: every[number] for number in by_cell if number in every}
-    scale = (min(medians.values()), max(medians.values())) if medians else (None, None)
-    page, pages, lines = _page(grid.rows, len(grid.columns), query.get("page", "1"))
+    # Of all results with this measure: one scale for every scenario, filter and page.
+    scale = shades(every.values())
+    per_page = max(1, SHOWN_CELLS // max(1, len(grid.columns)))
+    page, pages, lines = page_of(grid.rows, query.get("page", "1"), per_page)
 
     def shown(row: Key, column: Key) -> Cell | None:
         number = grid.cells.get((row, column))
         if number is None:
             return None
-        level = _level(medians.get(number), *scale)
+        middle = medians.get(number)
+        level = None if middle is None else max(0, bisect_right(scale[:LEVELS], middle) - 1)
         return _cell(known[number].key, by_cell.get(number, []), values, level)
 
     notes = _notes(measure, cells.values(), by_cell.values())
     if measure == USUAL:
-        received = values_of(services, item, RECEIVED)
-        timed = _records(scenario, cells, by_cell, values, received)
-        notes += notes_on_times(list(timed), list(swept))
+        timed = _records(scenario, cells, by_cell, values, values_of(services, item, RECEIVED))
+        key = (item, "times", scenario, *map("=".join, only.items()))
+        notes += services.index.remembered(key, lambda: notes_on_times(list(timed), list(swept)))
     sample: dict[str, str] = next(iter(cells.values()), {})
     return Heat(
         scenario=scenario,
@@ -152,8 +160,8 @@ def heat(
         across=across,
         columns=["".join(column) for column in grid.columns],
         rows=[(list(row), list(map(shown, repeat(row), grid.columns))) for row in lines],
-        least=scale[0],
-        most=scale[1],
+        shades=scale,
+        decimals=decimals(values.values()),
         cells=len(cells),
         page=page,
         pages=pages,
@@ -189,9 +197,8 @@ def _swept(
     return {name: ordered(differ[name]) for name in names}
 
 
-def _page(lines: Sequence[T], columns: int, wanted: str) -> tuple[int, int, Sequence[T]]:
+def page_of(lines: Sequence[T], wanted: str, per_page: int) -> tuple[int, int, Sequence[T]]:
     """Return the number of the page that is asked for, the number of pages, and its lines."""
-    per_page = max(1, SHOWN_CELLS // max(1, columns))
     pages = -(-len(lines) // per_page)  # rounded up
     page = min(max(number_of(wanted), 1), pages)
     return page, pages, lines[(page - 1) * per_page : page * per_page]
@@ -286,7 +293,7 @@ def _grid(
 
 def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int | None) -> Cell:
     """Return a cell of the map with what its runs have come to."""
-    failed = [run for run in runs if run.ended and not run.finished]
+    failed = [run for run in runs if run.failed]
     reason = next((run.error or run.status for run in failed), "")
     rows = [run.row for run in sorted(runs, key=lambda run: run.seed) if run.finished]
     measured = tuple(values[row] for row in rows if row is not None and row in values)
@@ -295,9 +302,10 @@ def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int
         _estimate(measured),
         level,
         len(runs),
-        sum(run.ended for run in runs),
+        sum(run.finished or run.failed for run in runs),
         len(failed),
-        sum(run.status == "Running" for run in runs),
+        sum(run.status == STOPPED for run in runs),
+        sum(run.status == RUNNING for run in runs),
         reason.strip(),
     )
 
@@ -305,19 +313,19 @@ def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int
 _estimate = lru_cache(maxsize=20_000)(estimate)
 
 
-def _level(value: float | None, least: float | None, most: float | None) -> int | None:
-    """Return the shade of a value; on a scale of ratios if all values are positive."""
-    if value is None or least is None or most is None:
-        return None
-    if least == most:
-        return 0
-    # The place of the value between the least and the greatest, 0 to 1.
-    part = (
-        math.log(value / least) / math.log(most / least)
-        if least > 0
-        else (value - least) / (most - least)
-    )
-    return min(LEVELS - 1, int(part * LEVELS))
+def shades(medians: Collection[float]) -> list[float]:
+    """Return the limits of the shades from the least to the greatest median; [] without any.
+
+    If all are positive, each shade is the same factor, and the scale reaches to twice the least one
+    at least: a difference of a few percent has no other colour.
+    """
+    if not medians:
+        return []
+    least, most = min(medians), max(medians)
+    parts = [number / LEVELS for number in range(LEVELS + 1)]
+    if least > 0:
+        return [least * max(2.0, most / least) ** part for part in parts]
+    return [least + (most - least or 1.0) * part for part in parts]
 
 
 def _notes(

@@ -89,21 +89,7 @@ class Index:
 
     def start(self) -> None:
         """Begin the thread that looks from time to time."""
-        self._adopt_launches()
         self._thread.start()
-
-    def _adopt_launches(self) -> None:
-        """Add the runs of launches from a version that did not store which runs a launch has."""
-        rows = self._database.rows(
-            "SELECT * FROM instance WHERE launch IS NOT NULL AND run_dir <> '' AND launch NOT IN"
-            " (SELECT launch FROM member)"
-        )
-        with self._database.transaction():
-            for row in rows:
-                *_, folder, _, run_id = Path(row["run_dir"]).parts
-                cell = self.cell(row["scenario"], json.loads(row["arguments"]))
-                values = row["launch"], folder, run_id, cell, row["seed"], row["id"]
-                self._database.execute(MEMBER, *values)
 
     def close(self) -> None:
         """End that thread."""

@@ -170,7 +170,7 @@ def check(services: Services, project: str, name: str, typed: Values, seeds: str
     if errors:
         listed = ", ".join(filter(None, errors)) or "the values"
         return Checked(errors, f"not yet: look at {listed}")
-    return Checked({}, forecast(services, campaign), _notes(campaign))
+    return Checked({}, forecast(services, [campaign]), _notes(campaign))
 
 
 def _wrong(campaign: Campaign) -> dict[str, str]:
@@ -214,11 +214,30 @@ def _notes(campaign: Campaign) -> list[str]:
     return notes
 
 
-def forecast(services: Services, campaign: Campaign) -> str:
+def forecast(services: Services, campaigns: Sequence[Campaign]) -> str:
     """Return the number of runs, how many seem to be there, and the time of the others."""
+    expected = [_expected(services, campaign) for campaign in campaigns]
+    finished, known, to_do_s = map(sum, zip(*expected, strict=True))
+    cells = sum(len(campaign.cells) for campaign in campaigns)
+    runs = sum(len(campaign.cells) * len(campaign.every_seed) for campaign in campaigns)
+    workers = services.launcher.workers
+    count = f"{_several(cells, 'cell')}, {_several(runs, 'run')}"
+    source = "assumed: none was measured yet"
+    if known:
+        names = ", ".join(dict.fromkeys(campaign.scenario.name for campaign in campaigns))
+        source = f"from {_several(int(known), 'known cell')} of {names}"
+    already = f", {finished} there already (unless the code has changed since)" if finished else ""
+    return (
+        f"{count}{already}; about {duration(to_do_s / workers)} on {_several(workers, 'CPU')}"
+        f" ({source})"
+    )
+
+
+def _expected(services: Services, campaign: Campaign) -> tuple[int, int, float]:
+    """Return how many runs are there, how many cells are known, and the time of the others in s."""
     cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
-    finished, walls_s = 0, []
+    finished, to_do_s = 0, 0.0
     some = known[:: -(-len(known) // SAMPLE) or 1]
     sample = [(json.loads(row["values"]), [row["wall_s"]]) for row in some]
     by_key = {row["key"]: row for row in known}
@@ -236,18 +255,8 @@ def forecast(services: Services, campaign: Campaign) -> str:
             wall_s = likely[key] = (
                 most_like_s(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
             )
-        walls_s += [wall_s] * (len(seeds) - done)
-    workers = services.launcher.workers
-    runs = len(cells) * len(campaign.every_seed)
-    count = f"{_several(len(cells), 'cell')}, {_several(runs, 'run')}"
-    source = "assumed: none was measured yet"
-    if known:
-        source = f"from {_several(len(known), 'known cell')} of {scenario}"
-    already = f", {finished} there already (unless the code has changed since)" if finished else ""
-    return (
-        f"{count}{already}; about {duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')}"
-        f" ({source})"
-    )
+        to_do_s += wall_s * (len(seeds) - done)
+    return finished, len(known), to_do_s
 
 
 def _known(services: Services, scenario: str) -> list[Any]:

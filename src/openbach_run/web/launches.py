@@ -67,26 +67,34 @@ def campaign_files(services: Services) -> dict[str, Path]:
     return services.platform.catalog.all("campaigns")
 
 
-def campaigns_of_file(services: Services, name: str) -> list[Campaign]:
-    """Return the campaigns of a campaign file. Raises InputError, and Refusal (404)."""
+def campaigns_of_file(services: Services, name: str, seeds: Seeds) -> list[Campaign]:
+    """Return the campaigns of a campaign file, with its seeds or other ones.
+
+    Raises InputError, and Refusal (404).
+    """
     file = campaign_files(services).get(name)
     if file is None:
         raise not_found("Campaign", campaign=name)
-    return plan_file(file, [], None, services.platform.packages, services.platform.catalog)
+    return plan_file(file, [], seeds, services.platform.packages, services.platform.catalog)
 
 
-def launch_file(services: Services, name: str) -> list[int]:
-    """Start every campaign of a campaign file; return the ids of the launches.
+def launch_file(services: Services, name: str, seeds: Seeds, title: str) -> int:
+    """Start every campaign of a campaign file; return the id of the first launch.
 
+    The launches have a tag in common, and names from `title`, or else from the file's name.
     Raises InputError or Refusal; nothing is started then.
     """
-    campaigns = campaigns_of_file(services, name)
+    campaigns = campaigns_of_file(services, name, seeds)
     for campaign in campaigns:
         project_inventory(services, PROJECT, campaign)
-    return [
-        launch(services, PROJECT, campaign.scenario.name, campaign.values, campaign.every_seed)
-        for campaign in campaigns
-    ]
+    numbers = []
+    for campaign in campaigns:
+        scenario = campaign.scenario.name
+        numbers.append(launch(services, PROJECT, scenario, campaign.values, campaign.every_seed))
+        place = f" {len(numbers)}/{len(campaigns)}: {scenario}" if len(campaigns) > 1 else ""
+        marks = {"name": f"{title or name}{place}", "tags": f"{name}-{numbers[0]}"}
+        mark(services, f"launch/{numbers[-1]}", **marks)
+    return numbers[0]
 
 
 def asked_campaign(

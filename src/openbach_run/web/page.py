@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -31,6 +32,9 @@ from openbach_run.web.instances import find_scenario, read_scenario
 from openbach_run.web.page_results import LOOK_S, address
 from openbach_run.web.render import AnyForm, Form, shown
 from openbach_run.web.sessions import cookie_of
+from openbach_run.yaml_files import read_yaml
+
+QUESTIONS = Path(__file__).parent / "templates/questions.yml"
 
 router = APIRouter()
 
@@ -40,17 +44,17 @@ router = APIRouter()
 
 @router.get("/")
 def home(request: Request, services: With) -> Response:
-    """Show the scenarios and campaigns, and the latest results."""
+    """Show the scenarios by question, campaigns, and the latest results; `q` has words to find."""
     return _home(request, services)
 
 
 def first_comment(file: Path) -> str:
-    """Return the text of a file's first comment, without its licence."""
+    """Return the text of a file's first comment, without its licence and schema."""
     words = []
     for line in file.read_text().splitlines():
         if not line.startswith("#"):
             break
-        if "SPDX-License-Identifier" not in line:
+        if "SPDX-License-Identifier" not in line and "yaml-language-server" not in line:
             words.append(line.strip("# "))
     return " ".join(words).strip()
 
@@ -59,11 +63,15 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
     """Return the first page, with an error if there is one."""
     services.index.look(LOOK_S)
     scenarios, files = services.database.scenarios, launches.campaign_files(services)
+    asked = request.query_params.get("q", "").lower().split()
     return shown(
         request,
         "home.html",
         status,
-        projects={name: list(scenarios(name).values()) for name in services.database.projects()},
+        # A card is shown if its texts have all words that are asked for.
+        has=lambda *texts: all(word in " ".join(texts).lower() for word in asked),
+        questions=read_yaml(QUESTIONS),
+        projects={name: scenarios(name) for name in services.database.projects()},
         campaigns={name: first_comment(file) for name, file in sorted(files.items())},
         recent=result_sets.all_sets(services)[:10],
         error=error,
@@ -118,6 +126,7 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
         try:
             numbers = launch_form.asked_seeds(seeds)
             number = launches.launch(services, project, name, chosen, numbers)
+            result_sets.mark(services, f"launch/{number}", name=str(form.get("title", "")).strip())
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
             errors = {"": str(error)}
@@ -177,38 +186,41 @@ def link_plot(name: str, services: With) -> Response:
 @router.get("/page/campaign/{name}")
 def campaign_file(name: str, request: Request, services: With) -> Response:
     """Show what a campaign file runs."""
-    return _campaign_file(request, services, name)
+    return _campaign_file(request, services, name, {})
 
 
 def _campaign_file(
-    request: Request, services: Services, name: str, status: int = 200, error: str = ""
+    request: Request, services: Services, name: str, given: Mapping[str, Any], error: str = ""
 ) -> Response:
-    """Return the page of a campaign file, with an error if there is one."""
-    campaigns = launches.campaigns_of_file(services, name)
-    lines = []
-    for campaign in campaigns:
-        several = [(name, values) for name, values in campaign.values.items() if len(values) > 1]
-        swept = [f"{name}: {', '.join(values)}" for name, values in several]
-        runs = len(campaign.cells) * len(campaign.every_seed)
-        lines.append({"scenario": campaign.scenario.name, "swept": swept, "runs": runs})
+    """Return the page of a campaign file with the seeds of its form, and what is wrong with it."""
+    seeds = str(given.get("seeds", ""))[:1000]
+    try:
+        campaigns = launches.campaigns_of_file(services, name, launch_form.asked_seeds(seeds))
+    except InputError as wrong:
+        campaigns, error = launches.campaigns_of_file(services, name, None), str(wrong)
     return shown(
         request,
         "campaign.html",
-        status,
+        422 if error else 200,
         name=name,
         description=first_comment(launches.campaign_files(services)[name]),
-        lines=lines,
+        campaigns=campaigns,
+        forecast=lambda some: launch_form.forecast(services, some),
+        given=given,
         error=error,
     )
 
 
 @router.post("/page/campaign/{name}")
 def start_campaign_file(name: str, request: Request, form: Form, services: With) -> Response:
-    """Launch every campaign of the file; show the results of the first one."""
+    """Launch every campaign of the file and show the results of the first one, or estimate it."""
+    if "estimate" in form:
+        return _campaign_file(request, services, name, form)
     try:
-        first, *_ = launches.launch_file(services, name)
+        seeds = launch_form.asked_seeds(str(form.get("seeds", ""))[:1000])
+        first = launches.launch_file(services, name, seeds, str(form.get("title", "")).strip())
     except InputError as error:
-        return _campaign_file(request, services, name, 422, str(error))
+        return _campaign_file(request, services, name, form, str(error))
     return RedirectResponse(address(f"launch/{first}"), 303)
 
 

@@ -6,21 +6,25 @@ The address says what is shown.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import RedirectResponse, StreamingResponse
 from starlette.datastructures import QueryParams
 
-from openbach_run.web import compare, curves
+from openbach_run.web import compare, curves, result_sets
 from openbach_run.web.answers import Json, Services, With, download, not_found
 from openbach_run.web.compare import Item
 from openbach_run.web.curves import Curve
 from openbach_run.web.page_results import LOOK_S
-from openbach_run.web.render import shown
+from openbach_run.web.render import Form, shown
 from openbach_run.web.runs import Run, find_run
+
+SAVED = ("run", "cell", "base", "seed", "times", "from", "to", "hide", "more")
+"""The fields of an address that are stored with a comparison."""
 
 router = APIRouter()
 
@@ -49,8 +53,8 @@ def comparison(request: Request, services: With) -> Response:
     seeds: set[int] = set().union(*(item.seeds for item in items if item.is_cell))
     words = [pair(item) for item in items]
     paired = compare.are_paired(services, items)
-    kept = {"seed": query.get("seed"), "times": query.get("times")}
-    pairs = [*words, *((name, value) for name, value in kept.items() if value)]
+    pairs = [*words, *((name, query[name]) for name in ("seed", "times") if query.get(name))]
+    all_saved = "SELECT substr(item, 9), name FROM mark WHERE item LIKE 'compare/%' ORDER BY name"
     return shown(
         request,
         "compare.html",
@@ -59,16 +63,40 @@ def comparison(request: Request, services: With) -> Response:
         differ=differ,
         same=same,
         missing=len(set(asked_items(query))) - len(items),
-        query=urlencode(pairs),
-        times=query.get("times", ""),
+        address=urlencode(pairs),
         words=words,
         warnings=compare.warnings(items, paired=paired),
         ratios=compare.ratios(services, items, base, paired=paired) if len(items) > 1 else [],
         paired=paired,
         seed=None if all_seeds else seed,
         seeds=sorted(seeds),
+        all_saved=services.database.pairs(all_saved),
         without=lambda word: urlencode([other for other in words if "=".join(other) != word]),
     )
+
+
+@router.post("/page/compare")
+def save(form: Form, services: With) -> Response:
+    """Store a comparison under a name, and show it; without a name remove it, but not its runs."""
+    pairs = [
+        (name, value) for name, value in parse_qsl(str(form.get("shown", ""))) if name in SAVED
+    ]
+    query, name = urlencode(pairs), str(form.get("name", "")).strip()
+    key = hashlib.sha256(query.encode()).hexdigest()[:12]
+    if not name:
+        services.database.execute("DELETE FROM mark WHERE item = ?", f"compare/{form.get('key')}")
+        return RedirectResponse("/page/compare", 303)
+    result_sets.mark(services, f"compare/{key}", name=name, note=query)
+    return RedirectResponse(f"/page/compare/{key}", 303)
+
+
+@router.get("/page/compare/{key}")
+def saved(key: str, services: With) -> Response:
+    """Redirect to a comparison as it was stored. Raises Refusal (404)."""
+    row = services.database.row("SELECT note FROM mark WHERE item = ?", f"compare/{key}")
+    if row is None:
+        raise not_found("Comparison", key=key)
+    return RedirectResponse(f"/page/compare?{row['note']}&saved={quote(key)}", 303)
 
 
 def pair(item: Item) -> tuple[str, str]:
@@ -98,7 +126,7 @@ def found_curves(services: Services, query: QueryParams) -> list[Curve]:
     if not items:
         raise not_found("Run", asked=len(items_asked))
     all_curves = compare.curves(services, items, asked_seed(query))
-    return curves.from_first(all_curves) if query.get("times") == "first" else all_curves
+    return all_curves if query.get("times") == "began" else curves.from_first_byte(all_curves)
 
 
 @router.get("/page/curves.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -15,13 +16,16 @@ from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
 from openbach_run.results.files import as_csv
 from openbach_run.results.intervals import estimate
-from openbach_run.web import heat, launches, reports, result_sets
+from openbach_run.web import cells, heat, launches, reports, result_sets
 from openbach_run.web.answers import Json, Services, With, download, not_found
 from openbach_run.web.render import POLICY, Form, shown
 from openbach_run.web.result_sets import Results, Run
+from openbach_run.web.store import RUNNING
 
 LOOK_S = 0.1
 """The time in s that a page takes to look for new results; the rest is found in the background."""
+SORTED = ("title", "scenarios", "total", "state", "date")
+"""What the list of results can be sorted by: attributes of a set."""
 ASKED = ("q", "scenario", "state", "tag", "from", "to", "deleted")
 
 router = APIRouter()
@@ -36,41 +40,30 @@ def results(request: Request, services: With) -> Response:
     services.index.look(LOOK_S)
     query = request.query_params
     filters = {name: query[name].strip() for name in ASKED if query.get(name)}
+    sort = query.get("sort", "-date")
     every, folders = result_sets.all_sets(services), result_sets.deleted_folders(services)
     back = {results.item for results in every if results.deleted}
     back |= {f"folder/{copy}" for copy in folders}
     matching = result_sets.matching(services, every, filters)
+    if sort.lstrip("-") in SORTED:
+        matching.sort(key=attrgetter(sort.lstrip("-")), reverse=sort.startswith("-"))
     page = max(1, result_sets.number_of(query.get("page", "1")))
     first = (page - 1) * result_sets.PER_PAGE
     return shown(
         request,
         "results.html",
         sets=matching[first : first + result_sets.PER_PAGE],
-        asked=filters,
         count=len(matching),
         page=page,
         pages=-(-len(matching) // result_sets.PER_PAGE),
-        query=urlencode(filters),
+        settings=sorted(set().union(*(results.values for results in every))),
         states=result_sets.STATES,
         scenarios=sorted(set().union(*(results.scenarios for results in every))),
         tags=sorted(set().union(*(results.tags for results in every))),
         folders=folders if filters.get("deleted") else {},
         just=" ".join(back & {query.get("just", "")}),
         behind=services.index.behind,
-        swept=swept_in_words,
     )
-
-
-def swept_in_words(results: Results) -> str:
-    """Return the values of a set in words: `vpn: none, wireguard; loss: 0, 1`.
-
-    Of long lists only the first values are shown.
-    """
-    parts = []
-    for name, listed in results.values.items():
-        more = f", … ({len(listed)})" if len(listed) > 4 else ""
-        parts.append(f"{name}: {', '.join(listed[:4])}{more}")
-    return "; ".join(parts[:6]) + ("; …" if len(parts) > 6 else "")
 
 
 @router.post("/page/mark/{kind}/{name}")
@@ -114,12 +107,6 @@ def address(item: str) -> str:
 # One set
 
 
-@router.get("/page/launch/{number:int}")
-def launch(number: int) -> Response:
-    """Redirect from the older address of a launch."""
-    return RedirectResponse(address(f"launch/{number}"), 308)
-
-
 @router.get("/page/set/{kind}/{name}")
 def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     """Show the heat map of a set; with `part` in the address only what changes while runs go on."""
@@ -131,22 +118,27 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     query = dict(request.query_params)
     table = heat.heat(services, results.item, runs, query)
     row = launches.find_launch(services, int(name)) if kind == "launch" else None
-    template = "map.html" if "part" in query else "set.html"
+
+    def label(cell: int) -> str:
+        """Return the values by which a cell differs from others of the set."""
+        known = services.index.cells_by_id([cell])[cell]
+        values = [f"{name}={known.values[name]}" for name in results.values if name in known.values]
+        return " ".join([known.scenario, *values])
+
     return shown(
         request,
-        template,
+        "map.html" if "part" in query else "set.html",
         results=results,
         heat=table,
-        asked=query,
         runs=runs,
         version=version,
         launch=row,
-        with_query=lambda **more: urlencode(
-            {**{k: v for k, v in query.items() if k not in ("part", "version")}, **more}
-        ),
         again=again(services, results, row, runs),
-        swept=swept_in_words,
-        failed=[run for run in runs if run.ended and not run.finished][:50],
+        label=label,
+        latest=result_sets.latest(services, results.item),
+        running=[run for run in runs if run.status == RUNNING][: result_sets.PER_PAGE],
+        to_go=result_sets.to_go(services, results),
+        failed=[run for run in runs if run.failed][: result_sets.PER_PAGE],
     )
 
 
@@ -194,9 +186,10 @@ def state(kind: str, name: str, services: With) -> Response:
 
 def state_of(services: Services, results: Results) -> dict[str, Any]:
     """Return a set's counts, and a version, which changes when the page is to be drawn again."""
-    names = ("total", "done", "failed", "stopped", "running", "state", "title")
+    names = ("total", "done", "failed", "stopped", "running", "state", "title", "progress")
     counted = {name: getattr(results, name) for name in names}
-    return {**counted, "version": f"{services.index.version}.{results.done}.{results.running}"}
+    version = f"{services.index.version}.{results.done}.{results.running}"
+    return {**counted, "to_go": result_sets.to_go(services, results), "version": version}
 
 
 @router.get("/page/set/{kind}/{name}/results.csv")
@@ -206,6 +199,17 @@ def set_csv(kind: str, name: str, services: With) -> Response:
     text = as_csv(launches.unfolded(services, result_sets.runs_of(services, results.item)))
     named = f"launch{result_sets.number_of(name)}" if kind == "launch" else "results"
     return download(text.encode(errors="replace"), f"{named}.csv", "text/csv")
+
+
+@router.get("/page/set/{kind}/{name}/table")
+def set_table(kind: str, name: str, request: Request, services: With) -> Response:
+    """Show the cells of a set as rows, with the columns that are asked for."""
+    services.index.look(LOOK_S)
+    results, query = result_sets.find_set(services, f"{kind}/{name}"), request.query_params
+    table = cells.table_of(services, results.item, query.getlist("column"), query.get("sort", ""))
+    page, pages, rows = heat.page_of(table["rows"], query.get("page", "1"), result_sets.PER_PAGE)
+    table |= {"results": results, "page": page, "pages": pages, "shown_rows": rows}
+    return shown(request, "table.html", **table)
 
 
 @router.post("/page/launch/{number:int}/stop")
@@ -288,7 +292,7 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
         runs=runs,
         measured=measured,
         names=names,
-        words={name: words[name][0] for name in names},
+        words=words,
         estimates=estimates,
         values=values,
         differs=differs,

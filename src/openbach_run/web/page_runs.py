@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -22,6 +21,9 @@ from openbach_run.web.runs import Run, find_run
 PLAIN = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
 SHOWN_LETTERS = 200_000
 """The letters of a file that a page shows; the whole file can be downloaded."""
+
+LOG_EVENTS = 20
+"""The events of a run that its page shows while it goes on."""
 
 router = APIRouter()
 
@@ -45,27 +47,11 @@ def one_run(folder: str, name: str, request: Request, services: With) -> Respons
         files=runs.FILES,
         item=f"run={folder}/{name}",
         has_capture=runs.capture_file(services, run) is not None,
-        words=words_of(services, run),
+        words=services.database.pairs("SELECT name, words FROM measure"),
         again=again(services, run, values),
         with_curves=again(services, run, {**values, SERIES: "0.5"}),
         instance=instance_of(services, run),
     )
-
-
-def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
-    """Return the measures of a run in words, each with its value."""
-    if run.record is None:
-        return []
-    known = {
-        row["name"]: row["words"]
-        for row in services.database.rows("SELECT name, words FROM measure")
-    }
-    values = {**run.record.measures, **run.record.texts}.items()
-    return [
-        (known.get(name, name), f"{value:.6g}" if isinstance(value, float) else str(value))
-        for name, value in values
-        if value is not None
-    ]
 
 
 def again(services: Services, run: Run, values: dict[str, Any]) -> str:
@@ -100,23 +86,16 @@ def job(folder: str, name: str, number: int, request: Request, services: With) -
 
 @router.get("/page/run/{folder}/{name}/events")
 def told(folder: str, name: str, request: Request, services: With) -> Response:
-    """Show the events of a run."""
+    """Show the events of a run; with `part` in the address the last ones, the latest first."""
     run = find_run(services, folder, name)
     try:
         lines = list(events(run.place))
     except Exception:  # a guest's
         lines = []
-    shown_rows = []
+    is_log = "part" in request.query_params
     # The whole file can be downloaded.
-    for line in lines[:5000]:
-        more = []
-        for key, value in line.items():
-            if key not in ("t_s", "event"):
-                more.append(
-                    f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}"
-                )
-        shown_rows.append((line["t_s"], line["event"], ", ".join(more)))
-    return shown(request, "events.html", run=run, rows=shown_rows)
+    shown_lines = lines[: -LOG_EVENTS - 1 : -1] if is_log else lines[:5000]
+    return shown(request, "rows.html" if is_log else "events.html", run=run, lines=shown_lines)
 
 
 @router.get("/page/run/{folder}/{name}/file/{file}")

@@ -6,13 +6,17 @@ The policy lets nothing in from elsewhere.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, QueryParams
 
 from openbach_run.engine.platform.rest import CONTROLLER_FILE
 from openbach_run.web.answers import Refusal, Services, With
@@ -44,7 +48,30 @@ def figure(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}".replace(",", "\u202f") if "e+" in text and abs(value) < 1e15 else text
 
 
-templates.filters["figure"] = figure
+def decimals(values: Iterable[float]) -> int:
+    """Return with how many decimals the values of one measure stand below each other.
+
+    The least one has three digits, unless the greatest had more than six; whole numbers have none.
+    """
+    sizes = [abs(value) for value in values if value]
+    if not any(value % 1 for value in sizes):
+        return 0
+    least, most = (math.floor(math.log10(edge)) for edge in (min(sizes), max(sizes)))
+    return max(0, min(2 - least, 5 - most))
+
+
+def fixed(value: float, places: int) -> str:
+    """Return a number with this many decimals: `28.50`, `10 000 000`."""
+    return f"{value:,.{places}f}".replace(",", "\u202f")
+
+
+templates.filters.update(figure=figure, fixed=fixed)
+
+
+def with_query(query: QueryParams, **more: Any) -> str:
+    """Return the query of an address with some of its fields replaced; an empty one is left out."""
+    kept = [(name, value) for name, value in query.multi_items() if value and name not in more]
+    return urlencode([*kept, *((name, value) for name, value in more.items() if value)])
 
 
 async def read_form(request: Request) -> FormData:
@@ -70,6 +97,10 @@ def shown(request: Request, template: str, status: int = 200, **values: Any) -> 
     services: Services = request.app.state.services
     token = services.sessions.form_token(request.cookies.get(cookie_of(request.headers), ""))
     common = {"token": token, "controller_file": CONTROLLER_FILE, "has_web_ui": services.has_web_ui}
+    common |= {
+        "query": request.query_params,
+        "with_query": partial(with_query, request.query_params),
+    }
     text = templates.get_template(template).render({**common, **values})
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
     # A guest's text may have what UTF-8 cannot hold.

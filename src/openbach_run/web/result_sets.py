@@ -15,20 +15,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from openbach_run.campaign.forecast import duration
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
 from openbach_run.results.record import FINISHED, Store
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.index import DELETED
 from openbach_run.web.replay import as_date
-from openbach_run.web.store import LARGEST_ID, RUNNING, SCHEDULING, Row
+from openbach_run.web.store import LARGEST_ID, RUNNING, SCHEDULING, STOPPED, Row
 
 WAITING = "Waiting"
 GOES_ON = (WAITING, SCHEDULING, RUNNING)
 """The states of a run that has not ended."""
 STATES = ("running", "waiting", "stopped", "failed", "finished")
 """The states of a set; the first that applies is its state."""
-MARK_LENGTH = 2000
+MARK_LENGTH = 5000
 DATED = re.compile(r"(.+)\.(\d{4}-\d\d-\d\dT\d{6}\.\d{6})", re.DOTALL)
 """The name of a deleted folder in DELETED: its own name, and when it was deleted (UTC)."""
 PER_PAGE = 50
@@ -60,7 +61,17 @@ class Results:
     def title(self) -> str:
         """Return the name of the set for a person."""
         kind, _, name = self.item.partition("/")
-        return self.name or (f"Launch {name}" if kind == "launch" else f"results/{name}")
+        if self.name or kind == "folder":
+            return self.name or f"results/{name}"
+        by = f" by {', '.join(self.values)}" if self.values else ""
+        return f"Launch {name}: {', '.join(self.scenarios)}{by}"
+
+    @property
+    def progress(self) -> str:
+        """Return how many runs are done, and how others stand: `14 of 20 runs done, 6 stopped`."""
+        counts = {"failed": self.failed, "stopped": self.stopped, "running": self.running}
+        others = [f"{count} {state}" for state, count in counts.items() if count]
+        return ", ".join([f"{self.done - self.stopped} of {self.total} runs done", *others])
 
     @property
     def said(self) -> str:
@@ -72,9 +83,9 @@ class Results:
         """Return the first of STATES that applies."""
         if self.done < self.total:
             return "running" if self.running else "waiting"
-        if self.failed:
-            return "failed"
-        return "stopped" if self.stopped else "finished"
+        if self.stopped:
+            return "stopped"
+        return "failed" if self.failed else "finished"
 
 
 class Run(NamedTuple):
@@ -99,6 +110,11 @@ class Run(NamedTuple):
     def finished(self) -> bool:
         """Return whether it has ended well."""
         return self.status == FINISHED
+
+    @property
+    def failed(self) -> bool:
+        """Return whether it has ended otherwise, and nobody has stopped it."""
+        return self.ended and self.status not in (FINISHED, STOPPED)
 
 
 # Runs
@@ -151,6 +167,36 @@ def measured_by(services: Services, runs: Iterable[Run]) -> dict[int, dict[str, 
     return values
 
 
+LATEST = "SELECT run.*, time(ended, 'unixepoch') AS clock FROM {} ORDER BY ended DESC LIMIT 12"
+# What the runs that go on have taken so far is no longer to go.
+SPEED = """
+SELECT COALESCE(AVG(r.wall_s), (SELECT AVG(wall_s) FROM run WHERE folder = m.folder)) AS each_s,
+    SUM(CASE WHEN i.status = 'Running' THEN julianday('now') - julianday(i.start_date) END) * 86400
+    AS spent_s FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
+    LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ?
+"""
+
+
+def latest(services: Services, item: str) -> list[Row]:
+    """Return the rows of the runs of a set that have ended last, the latest first."""
+    kind, _, name = item.partition("/")
+    ask, of_it = services.database.rows, "member JOIN run USING (folder, run_id) WHERE launch = ?"
+    if kind == "launch":
+        return ask(LATEST.format(of_it), number_of(name))
+    sql = LATEST.format("run WHERE folder = ?")
+    return services.index.remembered((item, "latest"), lambda: ask(sql, name))
+
+
+def to_go(services: Services, results: Results) -> str:
+    """Return in words how long the runs of a launch still take, by those that have ended."""
+    left = results.total - results.done
+    row = services.database.row(SPEED, number_of(results.item.removeprefix("launch/")))
+    if not left or row is None or row["each_s"] is None:
+        return ""
+    to_go_s = max(0.0, left * row["each_s"] - (row["spent_s"] or 0))
+    return f"about {duration(to_go_s / services.launcher.workers)} to go"
+
+
 def number_of(text: str) -> int:
     """Return the number in a text, at most LARGEST_ID; 0 for any other text."""
     return min(int(text), LARGEST_ID) if text.isdecimal() and len(text) < 20 else 0
@@ -182,10 +228,20 @@ SELECT l.*, c.* FROM launch l JOIN (SELECT launch, {COUNTED} FROM
 
 
 def all_sets(services: Services) -> list[Results]:
-    """Return all launches and folders, the newest first."""
+    """Return all launches and folders, the newest first.
+
+    A folder that no command has written is left out while a launch has its runs.
+    """
     marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark")}
     launches = [_launch(row, marks) for row in services.database.rows(OF_LAUNCHES)]
-    folders = [_folder(row, marks, services) for row in folder_rows(services).values()]
+    there = [launch.scenarios[0] for launch in launches if not launch.deleted]
+    launched = {services.launcher.directory(scenario).name for scenario in there}
+    rows = [
+        row
+        for row in folder_rows(services).values()
+        if row["command"] or row["name"] not in launched
+    ]
+    folders = [_folder(row, marks, services) for row in rows]
     return sorted([*launches, *folders], key=lambda results: results.date, reverse=True)
 
 

@@ -142,7 +142,7 @@ CREATE TABLE IF NOT EXISTS member (
     PRIMARY KEY (launch, folder, run_id)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS mark (
-    item TEXT PRIMARY KEY,      -- launch/<number> or folder/<name>
+    item TEXT PRIMARY KEY,      -- launch/<number>, folder/<name>; compare/<hash>: note is its query
     name TEXT NOT NULL DEFAULT '',
     note TEXT NOT NULL DEFAULT '',
     tags TEXT NOT NULL DEFAULT '',

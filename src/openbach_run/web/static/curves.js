@@ -68,6 +68,7 @@ function keepInAddress() {
     own.delete(name);
     for (const value of shown.getAll(name)) own.append(name, value);
   }
+  if (document.getElementById("shown")) document.getElementById("shown").value = own;
   history.replaceState(null, "", `${location.pathname}${own.size ? "?" : ""}${own}`);
 }
 
@@ -111,7 +112,9 @@ function renew(plots) {
 
 async function read() {
   let again = box.dataset.live === "yes";
+  const log = document.getElementById("log");
   try {
+    if (log) log.innerHTML = await (await fetch(log.dataset.from)).text();
     const answer = await fetch(`/page/curves.json?${box.dataset.query}`);
     if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
     const { plots, going } = await answer.json();

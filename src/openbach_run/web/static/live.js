@@ -20,9 +20,9 @@ async function takeAnew() {
   const focused = document.activeElement && document.activeElement.id;
   const scrolled = document.querySelector("#live .wide");
   const left = scrolled ? scrolled.scrollLeft : 0;
-  const opened = document.querySelector("#failed[open]") !== null;
+  const opened = new Map([...document.querySelectorAll("#live details")].map((one) => [one.id, one.open]));
   document.getElementById("live").outerHTML = text;
-  if (opened && document.getElementById("failed")) document.getElementById("failed").open = true;
+  for (const one of document.querySelectorAll("#live details")) one.open = opened.get(one.id) ?? one.open;
   const table = document.querySelector("#live .wide");
   if (table) table.scrollLeft = left;
   if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
@@ -30,9 +30,8 @@ async function takeAnew() {
 }
 
 function tell(state) {
-  const words = `${state.done} of ${state.total} runs done${state.failed ? `, ${state.failed} failed` : ""}`;
-  document.title = `Done · ${title}`;
-  if (telling) new Notification(state.title, { body: words });
+  document.title = `${state.stopped ? "Stopped" : "Done"} · ${title}`;
+  if (telling) new Notification(state.title, { body: state.progress });
 }
 
 async function look() {
@@ -42,6 +41,7 @@ async function look() {
     const live = document.getElementById("live");
     if (state.version !== live.dataset.version && !live.querySelector("select:focus")) await takeAnew();
     again = state.done < state.total;
+    document.getElementById("to-go").textContent = state.to_go;
     for (const id of ["stop", "notify"]) if (document.getElementById(id)) document.getElementById(id).hidden = !again;
     const resume = document.getElementById("resume");
     if (resume) resume.hidden = again || !(state.stopped + state.failed);

@@ -25,6 +25,14 @@ document.addEventListener("change", (event) => {
   sessionStorage.setItem(KEPT, JSON.stringify(items));
   showTray();
 });
+// Arrow keys go from cell to cell of a map.
+document.addEventListener("keydown", (event) => {
+  const cell = event.target.closest(".heat td");
+  const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  const row = cell && step && cell.closest("tbody").rows[cell.parentElement.sectionRowIndex + step[0]];
+  row?.cells[cell.cellIndex + step[1]]?.querySelector("a")?.focus();
+  if (row) event.preventDefault();
+});
 document.addEventListener("submit", (event) => {
   if (event.target.dataset.wait) event.target.querySelector("[role=status]").textContent = event.target.dataset.wait;
 });
