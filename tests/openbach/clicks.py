@@ -176,6 +176,7 @@ def click_all(run: Run) -> None:
                 else None
             ),
         )
+        page.on("requestfailed", lambda request: failed.append(f"{request.failure} {request.url}"))
         hand = Hand(page, AUDITORIUM_URL, run.record, "openbach")
         hand.log_in(LOGIN, PASSWORD)
         import_by_clicks(run, hand)

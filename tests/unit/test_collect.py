@@ -190,6 +190,13 @@ def test_what_is_not_complete(
     assert not Path("results").exists()
 
 
+def test_a_scenario_that_sweeps_its_constants(launch: Launch) -> None:
+    launch("rcs2", **(VALUES | {"size": "3M"}))
+    assert main.main(["collect", "rcs2"]) == 0
+    (run,) = rows("rcs2")
+    assert (run["direction"], run["vpn"]) == ("download", "none")
+
+
 def test_a_failed_one_is_a_record_that_says_so(
     launch: Launch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
