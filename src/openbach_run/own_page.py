@@ -19,7 +19,7 @@ from openbach_run.json_files import read_json
 
 MOST_HAR_BYTES = 64 << 20
 MOST_FILES, MOST_BYTES = 1000, 64 << 20
-"""Of a page: it lies in the guest's memory."""
+"""Most bytes of a page: it lies in the guest's memory."""
 KINDS = {
     "css": re.compile(r"text/css|\.css"),
     "js": re.compile(r"\w+/(x-)?javascript|\.m?js"),

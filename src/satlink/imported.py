@@ -30,7 +30,7 @@ class Part(NamedTuple):
     direction: str
     measured: Measured
     is_rate_only: bool = False
-    """Whether its delay and loss are left out."""
+    """True if its delay and loss are left out."""
 
 
 class Asked(NamedTuple):

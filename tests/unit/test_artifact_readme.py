@@ -46,6 +46,7 @@ ABOUT = {
     "licence": "",
     "kernel": "7.2",
     "packages": 9,
+    "own": False,
     "memory": "512M",
     "unpacked_mb": 700,
     "unpacked_s": 2.0,

@@ -13,6 +13,7 @@ from helpers.job_code import load
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openbach_jobs.command import WRONG_FIGURES
 from openbach_jobs.measured import MOST_NUMBERS, Sought, numbers, sought
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import plan_of
@@ -159,7 +160,7 @@ def test_a_command_and_its_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     [
         (["exit 4"], "`exit 4` ended with exit code 4"),
         (["yes"], "`yes` has printed more than 1048576 bytes"),
-        (["true", "--measures", "a=(x)"], measured_command.WRONG_FIGURES),
+        (["true", "--measures", "a=(x)"], WRONG_FIGURES),
         (["cat", "--limit-s", "0"], 2),
         (["cat", "--measures", "a=x"], 2),
     ],

@@ -79,7 +79,7 @@ class Wanted:
     said: Said | None
     """Figures and claims of the results; None for a plain artifact."""
     repeatable: Repeatable
-    """What figures need beside a bundle."""
+    """Files that figures need beside a bundle."""
     claims: Path
     title: str | None
     licence: str | None

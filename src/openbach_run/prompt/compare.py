@@ -20,13 +20,13 @@ class Verdict:
     """The comparison of a time, or another measure, with an earlier one."""
 
     change: Estimate | None
-    """How many times as bad it is, 1 for no change; None if no seed ended well in both."""
+    """Factor by which it is worse, 1 for no change; None if no seed ended well in both."""
     broken: tuple[Seen, ...]
     """The seeds that failed now and had not before."""
     tolerance: float
     what: str = "time"
     more_is_better: bool = False
-    """Whether `change` is the earlier measure through this one."""
+    """True if `change` is the earlier measure through this one."""
 
     @property
     def word(self) -> str:

@@ -31,7 +31,7 @@ LONGEST_LABEL = 34
 WIDEST = 0.3
 """The greatest width of a bar, as a part of the room of its group."""
 HATCHES = ("", "///", "\\\\\\", "---", "|||", "xxx", "++")
-"""By which bars are told apart where there is no colour."""
+"""Hatches that tell bars apart where there is no colour."""
 FORMATS: Any = {
     "pdf": {"metadata": {"CreationDate": None}},
     "svg": {"metadata": {"Date": None}},

@@ -25,7 +25,7 @@ from openbach_run.web.store import RUNNING
 LOOK_S = 0.1
 """The time in s that a page takes to look for new results; the rest is found in the background."""
 SORTED = ("title", "scenarios", "total", "state", "date")
-"""What the list of results can be sorted by: attributes of a set."""
+"""Attributes of a set by which the list of results can be sorted."""
 ASKED = ("q", "scenario", "state", "tag", "from", "to", "deleted")
 
 router = APIRouter()
