@@ -80,7 +80,10 @@ def said(notebook: Any) -> list[list[dict[str, Any]]]:
         for one in cell.get("outputs", ()):
             data = {kind: text for kind, text in one.get("data", {}).items() if "image" not in kind}
             is_progress = one.output_type == "stream" and one.name == "stderr"
-            kept += [] if is_progress else [{"text": one.get("text"), **data}]
+            if one.output_type == "stream" and not is_progress and kept and kept[-1].get("text"):
+                kept[-1]["text"] += one.text  # a stream comes in as many pieces as it is read in
+            elif not is_progress:
+                kept.append({"text": one.get("text"), **data})
         cells.append(kept)
     return cells
 

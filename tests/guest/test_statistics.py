@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from helpers.guest_runs import REPOSITORY, Run, RunCells
 
@@ -104,9 +105,11 @@ def statistics(runs: Iterable[Run]) -> dict[str, set[str]]:
 
 
 def test_every_statistic_that_is_sent_is_declared_and_the_other_way_round(
-    run_cells: RunCells,
+    run_cells: RunCells, tmp_path: Path
 ) -> None:
-    sent = statistics(run for cell in CELLS for run in run_cells(*cell))
+    (tmp_path / "link.csv").write_text("time_s,rate_bps,delay_ms\n0,9000000,20\n9,8000000,20\n")
+    own_link = ("geo", "vpn=none", "size=200k", f"link_file={tmp_path}/link.csv", "link_start=seed")
+    sent = statistics(run for cell in (*CELLS, own_link) for run in run_cells(*cell))
     declared = {
         name: {
             one["name"]

@@ -506,6 +506,7 @@ def test_cells_are_rows_with_columns_to_choose_and_to_sort(
         box.press("Space")
     wide.get_by_role("link", name="Compare (2)").press("Enter")
     expect(wide.locator("#ratios")).to_be_visible()
+    wide.wait_for_load_state("networkidle")  # the curves
 
 
 # The report
@@ -697,4 +698,4 @@ def test_log_in(page: Page, tmp_path: Path) -> None:
         expect(page.get_by_role("heading", name="Log in")).to_be_visible()
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("heading", name="Scenarios")).to_be_visible()
+        expect(page.get_by_role("heading", name="Scenarios", exact=True)).to_be_visible()
