@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.kills import killed_at
 from helpers.made_up import write_results
 from helpers.records import RECORD, write_statistics
 
@@ -136,24 +135,8 @@ STEPS = (
 def test_killed_at_any_moment_no_record_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    store, steps = store_of(tmp_path, 1, 2), 0
-
-    class Killed(BaseException):
-        pass
-
-    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*given: Any, **named: Any) -> Any:
-            nonlocal steps
-            steps += 1
-            if steps == window:
-                raise Killed
-            return real(*given, **named)
-
-        return step
-
-    with monkeypatch.context() as patched, contextlib.suppress(Killed):
-        for owner, name in STEPS:
-            patched.setattr(owner, name, counted(getattr(owner, name)))
+    store = store_of(tmp_path, 1, 2)
+    with killed_at(monkeypatch, window, STEPS):
         keep(store, made(3))
     again = Store(tmp_path)
     with again.opened():

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.kills import killed_at
 from helpers.records import RECORD
 
 from openbach_run.errors import InputError
@@ -72,29 +72,8 @@ def test_killed_at_any_moment_of_a_replacement_a_good_record_is_there(
     store: Store, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
     keep(store, RECORD)
-    steps = 0
-
-    class Killed(BaseException):
-        pass
-
-    def counted(real: Any) -> Any:
-        def step(*given: Any, **named: Any) -> Any:
-            nonlocal steps
-            steps += 1
-            if steps == window:
-                raise Killed
-            return real(*given, **named)
-
-        return step
-
-    with monkeypatch.context() as patched, contextlib.suppress(Killed):
-        for owner, name in (
-            (Path, "rename"),
-            (run_files, "write_new"),
-            (run_files, "remove"),
-            (record, "_sync"),
-        ):
-            patched.setattr(owner, name, counted(getattr(owner, name)))
+    steps = ((Path, "rename"), (run_files, "write_new"), (run_files, "remove"), (record, "_sync"))
+    with killed_at(monkeypatch, window, steps):
         store.keep(store.begin(RECORD.run_id), replace(RECORD, wall_s=2.0))
     with store.opened():
         found = store.load(RECORD.run_id)
