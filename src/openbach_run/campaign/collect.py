@@ -75,13 +75,13 @@ def _campaign_of(
     """Return the campaign of the one cell that an instance is a run of. Raises InputError."""
     known, own = settings_of(scenario, {}), scenario.defaults
     shown = {argument["name"]: str(argument["value"]) for argument in instance["arguments"]}
-    settings = {
-        name: (value,) for name, value in shown.items() if name in known and value != own.get(name)
-    }
-    sweep = sweep_of(plan.path, scenario, {}, settings, (1,), plan.packages)
     # A platform's scenario has the own value of a constant that a campaign sweeps.
-    swept = [name for name, values in sweep.values.items() if len(values) > 1 and name in own]
-    settings |= {name: (own[name],) for name in swept}
+    swept = scenario.sweep.get("values", {})
+    settings = {
+        name: (value,)
+        for name, value in {**own, **shown}.items()
+        if name in known and (value != own.get(name) or name in swept)
+    }
     campaign = campaign_of(sweep_of(plan.path, scenario, {}, settings, (1,), plan.packages))
     here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
     (cell,) = campaign.cells

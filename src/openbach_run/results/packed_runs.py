@@ -33,7 +33,8 @@ NAME = re.compile(rb"(\w{1,64})/(\w[\w.]{,31})")
 """The name of a member: run_id and file."""
 BLOCK = tarfile.BLOCKSIZE
 HEADER = struct.Struct("100s24x12s12s8sc355x")
-"""A member's header: name, size, time, sum of the header's bytes, kind."""
+"""A member's header: name, size, time, sum of the header's bytes, kind. An index of 100 000 runs
+reads some 400 000: TarInfo.frombuf takes 12 µs for each, this 3."""
 LONGEST_END = 1 << 20
 """The most zeros, in bytes, with which an archive may end."""
 SETTLED_NS = 50_000_000
