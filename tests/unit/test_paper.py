@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from helpers.made_up import write_results
+from matplotlib.figure import Figure
 
 from openbach_run.commands import main
+from openbach_run.report.paper import _draw_bars
+from openbach_run.results.intervals import Estimate
 
 POINTS = {"column": 252.0, "page": 515.52}
 """3.5 and 7.16 inches."""
@@ -82,3 +87,10 @@ def test_what_changes_no_figure_is_refused(
 ) -> None:
     assert main.main(["report", str(results), "--paper", "page", option]) == 2
     assert f"{option} changes no figure" in capsys.readouterr().err
+
+
+def test_an_interval_from_zero_is_drawn_from_zero() -> None:
+    cell: Any = SimpleNamespace(values={"vpn": "none"}, has=lambda _: True)
+    axes = Figure().subplots()
+    _draw_bars(axes, [(cell, Estimate(2.0, 0.0, 5.0, 6))], "scenario", "vpn", {"none": "#000000"})
+    assert axes.lines[0].get_ydata() == pytest.approx([0.0, 5.0], abs=0)

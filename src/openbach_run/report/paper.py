@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from textwrap import fill
@@ -11,17 +11,18 @@ from typing import Any
 from unittest.mock import patch
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_pgf import RendererPgf
 from matplotlib.figure import Figure
 
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES
-from openbach_run.report.cells import Campaigns, file_name
+from openbach_run.report.cells import Campaigns, Cell, file_name
 from openbach_run.report.charts import INTERVAL
 from openbach_run.report.figures import Drawing, Look, against, values, without_unit
 from openbach_run.report.settings import Setting, settings
 from openbach_run.report.words import said
-from openbach_run.results.intervals import ends
+from openbach_run.results.intervals import Estimate, ends
 
 WIDTHS_IN = {"column": 3.5, "page": 7.16}
 """Width of one column of a two-column page, and of both with the gap (IEEE's, in inches)."""
@@ -79,7 +80,7 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
         for combination in product(*(values(cells, name) for name in apart)):
             chosen = dict(zip(apart, combination, strict=True))
             here = [(cell, estimates.get(id(cell))) for cell in cells if cell.has(chosen)]
-            drawn = [cell for cell, estimate in here if estimate]
+            drawn = [(cell, estimate) for cell, estimate in here if estimate]
             if not drawn:
                 continue
             figure = Figure(figsize=(WIDTHS_IN[width], HEIGHT_IN))
@@ -87,36 +88,54 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
             axes.grid(axis="y", color="#eeeeee")
             axes.set_axisbelow(True)
             axes.set_ylabel(fill(label, LONGEST_LABEL))
-            series, places = values(drawn, lines), values(drawn, groups)
-            wide = min(0.8 / len(series), WIDEST)
-            for number, value in enumerate(series):
-                look: Look = {"color": colours[value], "label": said(lines, value)}
-                for cell, estimate in here:
-                    if estimate is None or not cell.has({lines: value}):
-                        continue
-                    if kind == "cdf":
-                        style = STYLES[number % len(STYLES)]
-                        axes.ecdf([*cell.measured(measure).values()], linestyle=style, **look)
-                        continue
-                    place = places.index(cell.values.get(groups, ""))
-                    at = place + (number - (len(series) - 1) / 2) * wide
-                    look |= {"hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
-                    axes.bar(at, estimate.median, wide, **look)
-                    ends_of_bar = [end or estimate.median for end in (estimate.low, estimate.high)]
-                    axes.plot([at, at], ends_of_bar, "k-", linewidth=0.9)
-                    look["label"] = ""  # each name once
             if kind == "cdf":
+                _draw_distributions(axes, [cell for cell, _ in drawn], measure, lines, colours)
                 axes.set_xlabel(words)
             else:
-                axes.set_xticks(range(len(places)), [said(groups, place) for place in places])
+                _draw_bars(axes, drawn, groups, lines, colours)
             if kind == "ratios":
                 axes.axhline(1, color="#999999", linewidth=0.8, label=INTERVAL)
             columns = 2 if width == "column" else 4
             figure.legend(loc="outside upper left", ncols=columns, frameon=False)
-            what = ", ".join(
-                [setting.title, *(said(name, value) for name, value in chosen.items())]
-            )
-            note = f"{label}, median and {ends([len(cell.runs) for cell in drawn])}"
+            what = [setting.title, *(said(name, value) for name, value in chosen.items())]
+            note = f"{label}, median and {ends([len(cell.runs) for cell, _ in drawn])}"
             note = f"{without_unit(words)}, distribution over the seeds" if kind == "cdf" else note
             parts = [f"{name}_{value}" for name, value in chosen.items() if name in swept]
-            yield Drawing(file_name(setting.name, kind, *parts), f"{what}: {note}", figure)
+            name = file_name(setting.name, kind, *parts)
+            yield Drawing(name, f"{', '.join(what)}: {note}", figure)
+
+
+def _draw_distributions(
+    axes: Axes, cells: Sequence[Cell], measure: str, lines: str, colours: Mapping[str, str]
+) -> None:
+    """Draw each cell's distribution over the seeds; the values of `lines` have a colour each."""
+    for number, value in enumerate(values(cells, lines)):
+        look: Look = {"color": colours[value], "linestyle": STYLES[number % len(STYLES)]}
+        for cell in (cell for cell in cells if cell.has({lines: value})):
+            axes.ecdf([*cell.measured(measure).values()], label=said(lines, value), **look)
+
+
+def _draw_bars(
+    axes: Axes,
+    drawn: Sequence[tuple[Cell, Estimate]],
+    groups: str,
+    lines: str,
+    colours: Mapping[str, str],
+) -> None:
+    """Draw a bar with its interval for each cell: those of a value of `groups` stand together."""
+    cells = [cell for cell, _ in drawn]
+    series, places = values(cells, lines), values(cells, groups)
+    wide = min(0.8 / len(series), WIDEST)
+    for number, value in enumerate(series):
+        look: Look = {"color": colours[value], "label": said(lines, value)}
+        look |= {"hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
+        for cell, estimate in drawn:
+            if not cell.has({lines: value}):
+                continue
+            at = places.index(cell.values.get(groups, "")) + (number - (len(series) - 1) / 2) * wide
+            axes.bar(at, estimate.median, wide, **look)
+            bounds = (estimate.low, estimate.high)
+            reach = [estimate.median if bound is None else bound for bound in bounds]
+            axes.plot([at, at], reach, "k-", linewidth=0.9)
+            look["label"] = ""  # each name once
+    axes.set_xticks(range(len(places)), [said(groups, place) for place in places])
