@@ -604,3 +604,10 @@ def test_what_is_worse_by_more_than_five_percent_is_not_advised_for_being_simple
 @pytest.mark.parametrize(("seeds", "found"), [(4, ()), (5, NO_PEP)])
 def test_few_seeds_advise_nothing(seeds: int, found: Names) -> None:
     assert advised({NO_PEP: 30, ("wireguard", "none", "cubic"): 40}, seeds) == found
+
+
+def test_a_scenario_without_a_choice_of_the_stack_has_quic_alone() -> None:
+    assert [transport(value) for value in ("QUIC ", "QUIC nginx reno")] == [
+        "QUIC",
+        "QUIC (nginx, Reno)",
+    ]

@@ -88,10 +88,14 @@ def say(name: str, **facts: object) -> str:
 
 
 def transport(value: str) -> str:
-    """Return a transport in words: `TCP CUBIC`, `TCP CUBIC, HTTP/2`, `QUIC (nginx, Reno)`."""
+    """Return a transport in words: `TCP CUBIC`, `TCP CUBIC, HTTP/2`, `QUIC (nginx, Reno)`.
+
+    A scenario without a choice of the stack has `QUIC` alone.
+    """
     first, *rest = value.split(" ")
     if first == "QUIC":
-        return f"QUIC ({', '.join(named(value) for value in rest)})"
+        stack = ", ".join(named(word) for word in rest if word)
+        return f"QUIC ({stack})" if stack else "QUIC"
     return f"TCP {named(value)}"
 
 
