@@ -238,10 +238,7 @@ def with_bursts(
     played: Iterator[Change], both: Both, arguments: argparse.Namespace
 ) -> Iterator[Change | Burst]:
     """Return the changes, and between them the bursts of both directions that last for a time."""
-    lasting = []
-    for direction in both:
-        if mean_ms := bursts_of(direction, arguments):
-            lasting.append((direction, mean_ms))
+    lasting = [(each, mean_ms) for each in both if (mean_ms := bursts_of(each, arguments))]
     if not lasting:
         return played
     import heapq  # not above: other runs need not read it
@@ -262,10 +259,8 @@ def bursts_over_time(direction: Direction, mean_ms: float) -> Iterator[Burst]:
 def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     """Return the link's state over time, from 0 s on."""
     if arguments.link_file != NONE:
-        read, delay_ms = (
-            link_file.read(arguments.link_file, arguments.link_start_s),
-            arguments.delay_ms,
-        )
+        read = link_file.read(arguments.link_file, arguments.link_start_s)
+        delay_ms = arguments.delay_ms
         return (at_delay(change, delay_ms) for change in read) if delay_ms else read
     rates_bps = {"forward": arguments.rate, "return": arguments.return_rate}
     # For the proof of delay and loss, before the rate is what is granted, or that of frames.
@@ -276,12 +271,8 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
         from openbach_jobs import reconfigurations  # not above: other links have no use for it
 
         seed = int.from_bytes(os.urandom(8)) if arguments.seed is None else arguments.seed
-        return reconfigurations.changes(
-            arguments.reconfigurations,
-            seed,
-            rates_bps,
-            arguments.constellation or arguments.delay_ms,
-        )
+        orbit = arguments.constellation or arguments.delay_ms
+        return reconfigurations.changes(arguments.reconfigurations, seed, rates_bps, orbit)
     if arguments.constellation:
         played = constellation.changes(arguments.constellation)
         return (at_rate(change, rates_bps[change.direction]) for change in played)
