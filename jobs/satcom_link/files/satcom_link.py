@@ -238,7 +238,8 @@ def with_bursts(
     played: Iterator[Change], both: Both, arguments: argparse.Namespace
 ) -> Iterator[Change | Burst]:
     """Return the changes, and between them the bursts of both directions that last for a time."""
-    lasting = [(each, mean_ms) for each in both if (mean_ms := bursts_of(each, arguments))]
+    with_mean_ms = [(direction, bursts_of(direction, arguments)) for direction in both]
+    lasting = [(direction, mean_ms) for direction, mean_ms in with_mean_ms if mean_ms]
     if not lasting:
         return played
     import heapq  # not above: other runs need not read it
