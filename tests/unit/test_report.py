@@ -68,8 +68,9 @@ from openbach_run.report.words import decimals, figure, in_good_units, named, sa
 from openbach_run.report.write import CLAIMS, TEMPLATES, about
 from openbach_run.results.files import ABOUT, places, write_parquet
 from openbach_run.results.intervals import Estimate
-from openbach_run.results.record import NOT_LOCKED, Store
+from openbach_run.results.record import NOT_LOCKED
 from openbach_run.results.seeds import WARNING
+from openbach_run.results.store import Store
 from openbach_run.results.tables import Table, as_markdown, plain
 from openbach_run.topology.inventory import load_inventory
 

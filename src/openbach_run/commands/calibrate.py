@@ -27,7 +27,8 @@ from openbach_run.catalog import Catalog, description
 from openbach_run.commands.arguments import add_with, command_parser
 from openbach_run.errors import InputError
 from openbach_run.results.cpu_times import Seen, seen_in, vpns_of
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 KIND = "vpn-configs"
 EPILOG = """\
