@@ -72,7 +72,8 @@ from openbach_run.results.captures import digests_at, packets
 from openbach_run.results.files import as_csv
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
-from openbach_run.results.record import Record, Store, check, events, not_locked
+from openbach_run.results.record import Record, check, events, not_locked
+from openbach_run.results.store import Store
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.index import Index
 from openbach_run.web.serve import read_password

@@ -31,8 +31,9 @@ from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import runs_file
 from openbach_run.results import campaign_file
-from openbach_run.results.record import Record, Store, share_runs
+from openbach_run.results.record import Record
 from openbach_run.results.seeds import MIN_SEEDS
+from openbach_run.results.store import Store, share_runs
 
 CAMPAIGNS = (
     *("full", "matrix", "return_link", "leo", "etosat", "encrypted_pep"),

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 # rich: its import takes as long as the rest of a short command: only a terminal needs it.
@@ -138,12 +137,7 @@ class Reporter:
             self._task = self._bar.add_task("", total=1.0)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
         elif self._notebook and self._last_line:

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 
-MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
-DIGITS = frozenset("0123456789.+-eE")
-"""Characters of a number. Python takes digits of other scripts, underscores and blanks, too."""
+from openbach_jobs import netem
 
 
 def number(text: str) -> float | None:
@@ -17,12 +15,10 @@ def number(text: str) -> float | None:
 
     None for a text that is not a finite number.
     """
-    digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
     try:
-        value = float(digits) * factor if DIGITS.issuperset(digits) else math.nan
+        return netem.number(text, -sys.float_info.max, sys.float_info.max, "a number")
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
 
 
 NATURAL = re.compile(
@@ -55,5 +51,5 @@ def plain(text: str, unit: str) -> str:
     digits, prefix = match[1], (match[2] or "").replace("K", "k")
     if factor == 1 and prefix not in BINARY:
         return digits + prefix
-    value = float(digits) * factor * {**MULTIPLIERS, **BINARY, "": 1.0}[prefix]
+    value = float(digits) * factor * {**netem.MULTIPLIERS, **BINARY, "": 1.0}[prefix]
     return f"{value:.12g}"

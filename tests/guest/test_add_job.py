@@ -14,7 +14,7 @@ import pytest
 from helpers import own_files
 from helpers.guest_runs import REPOSITORY, command, records
 
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 PROGRAM = (".c", ".py")
 MOST_LINES = 40

@@ -23,7 +23,7 @@ from openbach_run.bundle.artifact import CLAIMS, Repeatable, said_by
 from openbach_run.bundle.artifact_files import put_own, put_sums
 from openbach_run.errors import InputError
 from openbach_run.results.measures import measures, measures_of
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 SIZE = ("size=100k", "noise=off")
 CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", *SIZE, "--seeds", "5")

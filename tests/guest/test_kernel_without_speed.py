@@ -13,7 +13,7 @@ import pytest
 from helpers.guest_runs import Run, RunCells
 
 from openbach_run.engine.virtual.series import WITHOUT_VARIABLE
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 pytestmark = pytest.mark.nightly
 CELLS = ("vpn=none,wireguard,openvpn_udp", "cc=cubic", "pep=B", "loss=1", "size=100k")

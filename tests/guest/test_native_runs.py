@@ -26,7 +26,7 @@ from openbach_run.engine.native.cpu import descendants
 from openbach_run.engine.native.engine import PYTHON, NativeEngine
 from openbach_run.engine.native.enter import ROOT, USER
 from openbach_run.openbach.job_folders import load_packages, parts_of
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 NOBODY = "65534"
 NATIVE = ("--engine", "native", "cc=reno", "rate=unlimited", "delay_ms=0", "--quiet")

@@ -15,7 +15,7 @@ import pytest
 from helpers.guest_runs import REPOSITORY
 from helpers.waiting import HANG_S
 
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 PLACE = REPOSITORY / "tests/guest/slurm"
 EDITED = """

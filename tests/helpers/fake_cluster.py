@@ -20,7 +20,7 @@ from openbach_run.engine import cluster
 from openbach_run.engine.cluster import ClusterExecutor
 from openbach_run.engine.contract import Outcome
 from openbach_run.progress import Reporter
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 CHECK_EVERY = 10
 BATCH_RUNS = 4

@@ -16,7 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 VPNS, PEPS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp"), ("none", "B", "A")
 TRANSPORTS, LOSSES = ("cubic", "cubic_nohystart", "bbr2"), ("0", "0.1", "1")

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from openbach_run.errors import SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.measures import measures_of
-from openbach_run.results.record import FINISHED, Record, Store
+from openbach_run.results.record import FINISHED, Record
+from openbach_run.results.store import Store
 
 BOUND_PCT = 0.1
 HEAD = (

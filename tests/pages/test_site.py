@@ -15,7 +15,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from openbach_run.commands import main
 from openbach_run.results.files import write_parquet
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = (

@@ -15,7 +15,8 @@ from openbach_run.catalog import Catalog
 from openbach_run.commands.calibrate import as_text, check_vpns, lengths, main, seen_in_all
 from openbach_run.errors import InputError
 from openbach_run.results.cpu_times import Seen, line_of, seen_in, vpns_of
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 PLANTED = {"encrypt": (7000.0, 1.5), "decrypt": (5000.0, 2.5)}
 SIZES, CHECK = (200, 1300), 700

@@ -27,7 +27,7 @@ from openbach_run.campaign.execute import Execution
 from openbach_run.errors import SetupError
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 
 def execute(

@@ -24,7 +24,8 @@ from helpers.waiting import HANG_S, wait_for
 from openbach_run.engine import cluster
 from openbach_run.engine.cluster import ClusterExecutor, _in_words, stays_inside
 from openbach_run.errors import SetupError
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 
 def test_a_batch_has_seeds_of_one_cell_and_a_worker_has_one_batch(

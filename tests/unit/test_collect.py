@@ -21,7 +21,8 @@ from openbach_run.commands import main
 from openbach_run.engine.platform import engine as engine_module
 from openbach_run.engine.platform.rest import Access, Controller
 from openbach_run.report.cells import read_campaigns
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 PASSWORD = "a password for a test"
 VALUES = {"vpn": "none", "pep": "none", "cc": "bbr", "loss": "0", "size": "30M"}

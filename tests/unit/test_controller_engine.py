@@ -35,7 +35,7 @@ from openbach_run.engine.platform.engine import ControllerEngine
 from openbach_run.engine.platform.rest import Access, Controller, base_url, read_access
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])

@@ -14,7 +14,7 @@ from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.forecast import forecast
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.openbach.reading import parse_scenario
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 
 def planned(**arguments: str) -> PlannedRun:

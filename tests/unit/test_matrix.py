@@ -16,7 +16,7 @@ from openbach_run.commands import main
 from openbach_run.openbach.measures import Measure, from_name
 from openbach_run.report.matrix import Matrix, matrices, write_site
 from openbach_run.results.files import write_parquet
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 TIME = Measure("transfer_time_s", "transfer_time_s", "s", "transfer time", better="less")
 TIMES = {("none", "0"): 10.0, ("wireguard", "0"): 10.1, ("openvpn_tcp", "0"): 16.0,

@@ -39,7 +39,7 @@ from openbach_run.openbach.measures import (
 from openbach_run.openbach.shapes import schema_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.measures import OF_ALL, OF_ONE, measures
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 from openbach_run.topology.inventory import load_inventory
 
 SENT = ("answer_ms", "queries", "rate_bps")

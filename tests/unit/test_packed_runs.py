@@ -15,9 +15,10 @@ from helpers.kills import killed_at
 from helpers.made_up import write_results
 from helpers.records import RECORD, write_statistics
 
-from openbach_run.results import packed_runs, record, run_files
-from openbach_run.results.record import Record, Store, statistics
+from openbach_run.results import packed_runs, run_files
+from openbach_run.results.record import Record, statistics
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.store import Store
 
 STATISTIC = {"bytes": 1, "_metadata": {"job_name": "x", "suffix": None, "time": 1}}
 LEFT = ("record.json", "statistics.jsonl", "run.json", "jobs/1_x_pc/stdout")
@@ -25,7 +26,7 @@ LEFT = ("record.json", "statistics.jsonl", "run.json", "jobs/1_x_pc/stdout")
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "LOOSE", 3)
+    monkeypatch.setattr("openbach_run.results.store.LOOSE", 3)
 
 
 def made(number: int, **others: Any) -> Record:
@@ -112,10 +113,10 @@ def test_an_unreadable_record_is_not_packed(tmp_path: Path) -> None:
 def test_a_directory_with_many_runs_is_packed_when_it_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "LOOSE", 1000)
+    monkeypatch.setattr("openbach_run.results.store.LOOSE", 1000)
     store = Store(write_results(tmp_path, 1, vpn=("none",), loss=("0",)))
     before = store.all()
-    monkeypatch.setattr(record, "LOOSE", 3)
+    monkeypatch.setattr("openbach_run.results.store.LOOSE", 3)
     with Store(tmp_path).opened():
         pass
     assert not [name for name in loose(store) if (store.load(name) or RECORD).finished]

@@ -16,7 +16,9 @@ from helpers.records import RECORD
 
 from openbach_run.errors import InputError
 from openbach_run.results import record, run_files
-from openbach_run.results.record import Record, Store, statistics
+from openbach_run.results import store as stores
+from openbach_run.results.record import Record, statistics
+from openbach_run.results.store import Store, share_runs
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_killed_at_any_moment_of_a_replacement_a_good_record_is_there(
     store: Store, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
     keep(store, RECORD)
-    steps = ((Path, "rename"), (run_files, "write_new"), (run_files, "remove"), (record, "_sync"))
+    steps = ((Path, "rename"), (run_files, "write_new"), (run_files, "remove"), (stores, "_sync"))
     with killed_at(monkeypatch, window, steps):
         store.keep(store.begin(RECORD.run_id), replace(RECORD, wall_s=2.0))
     with store.opened():
@@ -103,7 +105,7 @@ def test_directories_that_share_runs_are_written_by_one_command_at_a_time(tmp_pa
     stores = [Store(tmp_path / name) for name in ("full", "matrix")]
     for one in stores:
         one.directory.mkdir()
-        record.share_runs(one.directory)
+        share_runs(one.directory)
     with Store(stores[0].directory).opened():
         begun = stores[0].begin(RECORD.run_id)
         with pytest.raises(InputError, match="another openbach-run"), stores[1].opened():

@@ -18,7 +18,7 @@ from helpers.made_up import write_results
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.report.runs_file import read
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"

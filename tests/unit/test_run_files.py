@@ -36,11 +36,11 @@ from openbach_run.results.record import (
     MEASURED_BY_HOST,
     SAID_BY_GUEST,
     Record,
-    Store,
     events,
     statistics,
 )
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.store import Store
 
 NOBODY = 65534
 METADATA = {

@@ -33,8 +33,9 @@ from openbach_run.commands.main import COMMANDS
 from openbach_run.openbach.reading import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
-from openbach_run.results.record import Store, events, statistics
+from openbach_run.results.record import events, statistics
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 

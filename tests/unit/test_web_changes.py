@@ -26,7 +26,7 @@ from openbach_run.campaign import engines, request
 from openbach_run.commands import main
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.errors import InputError
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 from openbach_run.web import launches, links
 
 STEPS = 40  # fewer than a page of the list has rows

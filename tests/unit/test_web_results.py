@@ -18,7 +18,7 @@ from helpers.waiting import wait_for
 from helpers.web import application, visiting
 
 from openbach_run.results import run_files
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 from openbach_run.web import compare, curves, heat, launch_form, result_sets, runs
 from openbach_run.web.answers import Services
 from openbach_run.web.curves import Curve

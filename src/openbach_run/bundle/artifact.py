@@ -31,7 +31,8 @@ from openbach_run.report.runs_file import ENDING
 from openbach_run.results import campaign_file
 from openbach_run.results.captures import differing_packets
 from openbach_run.results.intervals import estimate
-from openbach_run.results.record import FINISHED, Record, Store
+from openbach_run.results.record import FINISHED, Record
+from openbach_run.results.store import Store
 
 FAILED = "Finished Ko"
 REPEATED = (FINISHED, FAILED)

@@ -57,7 +57,8 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import printable, read_campaigns
 from openbach_run.results import campaign_file, run_files
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 from openbach_run.version import version
 
 SUMS, BUNDLE, RESULTS = "SHA256SUMS", "openbach", "results"

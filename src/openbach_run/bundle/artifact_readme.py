@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from openbach_run.bundle.artifact import Chosen, Claimed, Figure, Said
+from openbach_run.campaign.forecast import duration
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import printable
 from openbach_run.results.intervals import Estimate
@@ -93,9 +94,7 @@ def _wrapped(paragraph: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return duration(max(seconds, 1))
 
 
 def _plain(text: str) -> str:

@@ -24,14 +24,14 @@ from openbach_run.bundle.file import Content, Member, build_start
 from openbach_run.bundle.python_packages import INSTALLED, LISTED, ensure_python_packages
 from openbach_run.bundle.sbom import sbom
 from openbach_run.bundle.sources import source_files
+from openbach_run.campaign.engines import prepared_engine
 from openbach_run.catalog import DESCRIBED, Catalog, description
-from openbach_run.engine.local import guest_code
 from openbach_run.engine.virtual.cache import KEEPS_ALL
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
 from openbach_run.engine.virtual.kernel import KERNEL_FILE
 from openbach_run.openbach.job_content import SHARED
-from openbach_run.openbach.job_folders import load_packages, parts_of, well_formed
+from openbach_run.openbach.job_folders import load_packages, well_formed
 from openbach_run.paths import CONTENT, REPOSITORY, cache_directory
 from openbach_run.progress import Progress
 from openbach_run.version import NAME, version
@@ -113,10 +113,7 @@ def _prepared(progress: Progress, catalog: Catalog, *, built: bool) -> VirtualEn
             name for name, folder in folders.items() if _is_built(folder, built=built)
         )
     uses |= {"cpus": sorted(catalog.all("cpus")), "jobs": sorted(packages)}
-    parts = parts_of(uses, packages, catalog)
-    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
-    engine.prepare(progress)
-    return engine
+    return prepared_engine(uses, packages, catalog, progress)
 
 
 def _metadata() -> bytes:

@@ -26,8 +26,8 @@ from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.results import run_files
-from openbach_run.results.record import Store
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.store import Store
 
 
 def collected(

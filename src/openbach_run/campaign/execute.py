@@ -26,8 +26,9 @@ from openbach_run.results.campaign_file import AskedRun
 from openbach_run.results.files import CSV, NO_ROWS, columns_of, csv_line, csv_lines, read_rows
 from openbach_run.results.measures import brought_up_to_date, check_record, measures, texts
 from openbach_run.results.python_packages import python_packages
-from openbach_run.results.record import DAMAGED, Record, Store, check
+from openbach_run.results.record import DAMAGED, Record, check
 from openbach_run.results.run_files import DamagedRecord, within
+from openbach_run.results.store import Store
 
 if TYPE_CHECKING:
     from openbach_run.engine.cluster import ClusterExecutor

@@ -12,7 +12,8 @@ from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.engine.local import RUN_LIMIT_BYTES
 from openbach_run.results import run_files
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 UNKNOWN_WALL_S, UNKNOWN_BYTES = 4.0, 200_000
 """Wall time and size that are assumed for a run where none was measured yet: the means of the

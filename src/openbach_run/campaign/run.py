@@ -33,7 +33,8 @@ from openbach_run.progress import Progress, Reporter
 from openbach_run.results import campaign_file
 from openbach_run.results.captures import CAPTURE, KEYS
 from openbach_run.results.files import PARQUET
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 from openbach_run.results.tables import Table, as_text
 from openbach_run.topology.hosts import Inventory
 

@@ -9,8 +9,9 @@ from math import isfinite
 from typing import Any
 
 from openbach_jobs import presets
+from openbach_jobs.netem import MULTIPLIERS
 from openbach_run.errors import InputError
-from openbach_run.units import MULTIPLIERS, number
+from openbach_run.units import number
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -18,8 +18,9 @@ from openbach_run.openbach.values import kind_of
 from openbach_run.results import campaign_file, run_files
 from openbach_run.results.files import PARQUET, write_parquet
 from openbach_run.results.measures import measures, measures_of, texts
-from openbach_run.results.record import DAMAGED, Record, Store, events, failures_in_words
+from openbach_run.results.record import DAMAGED, Record, events, failures_in_words
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.store import Store
 
 
 def unfold(record: Record, run_dir: Path) -> list[Record]:

@@ -15,7 +15,8 @@ from openbach_run.openbach.measures import measure_of
 from openbach_run.prompt.compare import Verdict
 from openbach_run.prompt.trial import Seen
 from openbach_run.results.intervals import ratio
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 REGRESSION = 3
 """Exit code if a cell is worse."""

@@ -61,14 +61,9 @@ def add_controller(parser: argparse.ArgumentParser) -> None:
 
 def add_with(parser: argparse.ArgumentParser, text: str) -> None:
     """Add --with, the user's directories beside the checkout; `text` is its help."""
-    parser.add_argument(
-        "--with",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        dest="with_dirs",
-        help=text,
+    add = parser.add_argument
+    add(
+        "--with", type=Path, action="append", default=[], metavar="DIR", dest="with_dirs", help=text
     )
 
 

@@ -37,14 +37,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--programs", action="store_true", help=text)
     text = f"of compression by zstd, {LEVELS[0]} to {LEVELS[1]} (default 12)"
-    add(
-        "--level",
-        type=int,
-        default=12,
-        metavar="N",
-        choices=range(LEVELS[0], LEVELS[1] + 1),
-        help=text,
-    )
+    levels = range(LEVELS[0], LEVELS[1] + 1)
+    add("--level", type=int, default=12, metavar="N", choices=levels, help=text)
     text = (
         "copy the source packages of the kernel and of Debian's programs there, some GB, for who"
         " publishes a bundle"

@@ -27,7 +27,8 @@ from openbach_run.catalog import Catalog, description
 from openbach_run.commands.arguments import add_with, command_parser
 from openbach_run.errors import InputError
 from openbach_run.results.cpu_times import Seen, seen_in, vpns_of
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 KIND = "vpn-configs"
 EPILOG = """\
@@ -46,13 +47,8 @@ def parser() -> argparse.ArgumentParser:
     cli = command_parser("calibrate", __doc__, EPILOG)
     add = cli.add_argument
     add("name", metavar="NAME", help="of the profile")
-    text = "default %(default)s"
-    add(
-        "--vpn",
-        metavar="VPN,…",
-        default="openvpn_udp,openvpn_tcp,wireguard_go,nebula,tinc_switch",
-        help=text,
-    )
+    vpns = "openvpn_udp,openvpn_tcp,wireguard_go,nebula,tinc_switch"
+    add("--vpn", metavar="VPN,…", default=vpns, help="default %(default)s")
     add("--payload-bytes", metavar="N,N", default="200,1300", help="lengths (default %(default)s)")
     text = "length for the check (default 700)"
     add("--check-bytes", metavar="N", type=int, default=700, help=text)

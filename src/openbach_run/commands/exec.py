@@ -93,16 +93,10 @@ def add_testbed(
     text = "value of an argument or constant of the scenario; without one, its first value"
     add("settings", metavar="NAME=VALUE", nargs="*", help=text)
     if several_seeds:
-        cli.add_argument(
-            "--seeds",
-            default="5",
-            metavar="N|A,B,…",
-            help="how many seeds (1 to N), or which ones: '3,7' (default 5)",
-        )
+        text = "how many seeds (1 to N), or which ones: '3,7' (default 5)"
+        add("--seeds", default="5", metavar="N|A,B,…", help=text)
     else:
-        cli.add_argument(
-            "--seed", type=int, default=1, metavar="N", help="seed of all chance (default 1)"
-        )
+        add("--seed", type=int, default=1, metavar="N", help="seed of all chance (default 1)")
     text = "hosts, networks and routes (default: those that the scenario names)"
     add("--inventory", type=Path, metavar="FILE", help=text)
     text = "refuse other Debian and Python packages than the locked ones (exit code 2)"
@@ -136,13 +130,8 @@ def main(argv: list[str]) -> int:
     if not 1 <= arguments.limit <= LONGEST_S:
         raise InputError(f"--limit {arguments.limit}: from 1 to {LONGEST_S} virtual seconds")
     files = given_files(arguments.files)
-    testbed = checked_testbed(
-        arguments.scenario,
-        arguments.settings,
-        f"{arguments.seed},",
-        options_of(arguments),
-        "exec",
-    )
+    options, seeds = options_of(arguments), f"{arguments.seed},"
+    testbed = checked_testbed(arguments.scenario, arguments.settings, seeds, options, "exec")
     entries = _entries(arguments.script, words, testbed.hosts)
     check_jobs(entries, testbed.campaign.job_names)
     if not arguments.quiet:

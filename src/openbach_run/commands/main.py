@@ -201,15 +201,11 @@ def _add_own(cli: argparse.ArgumentParser) -> None:
         " …; docs/additions.md)",
     )
     add_jobs(cli)
-    cli.add_argument(
-        "--inventory",
-        type=Path,
-        metavar="FILE",
-        help=(
-            "hosts, networks and routes to run on (default: the inventory that the scenario names,"
-            " else inventory.yml)"
-        ),
+    text = (
+        "hosts, networks and routes to run on (default: the inventory that the scenario names,"
+        " else inventory.yml)"
     )
+    cli.add_argument("--inventory", type=Path, metavar="FILE", help=text)
 
 
 class _Version(argparse.Action):

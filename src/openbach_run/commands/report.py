@@ -22,9 +22,9 @@ from openbach_run.report.cells import BASELINE, Campaigns, printable, read_campa
 from openbach_run.report.claims import Claim
 from openbach_run.report.runs_file import ENDING
 from openbach_run.report.words import with_titles
-from openbach_run.results.record import Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
 from openbach_run.results.run_archive import write_runs
+from openbach_run.results.store import Store
 
 TABLE = "results.parquet"
 TRACKED = {TABLE, "report.html", "report.pdf", "figures"}

@@ -37,18 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     options = options_of(arguments)
     if arguments.check:
-        # Late: few command lines ask for it.
-        from openbach_run.commands.check import check
-
-        as_json = arguments.format == "json"
-        try:
-            catalog, packages = installed(options)
-            path = path_of(arguments.scenario, catalog)
-            return check(path, packages, as_json, options.inventory)
-        except (InputError, OSError) as error:
-            if as_json:  # a program reads stdout, whatever is wrong
-                print(json.dumps({"error": str(error)}, indent=1))
-            raise
+        return _checked(arguments, options)
     plan = plan_of(arguments.scenario, arguments.settings, arguments.seeds, options)
     if arguments.report:
         # Late: few command lines ask for it.
@@ -91,6 +80,22 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{words}: {verdict.word}: {verdict.in_words()}", file=sys.stderr)
             code = against.REGRESSION if verdict.is_worse else code
     return code
+
+
+def _checked(arguments: argparse.Namespace, options: Options) -> int:
+    """Print what is wrong with a scenario; return the exit code."""
+    # Late: few command lines ask for it.
+    from openbach_run.commands.check import check
+
+    as_json = arguments.format == "json"
+    try:
+        catalog, packages = installed(options)
+        path = path_of(arguments.scenario, catalog)
+        return check(path, packages, as_json, options.inventory)
+    except (InputError, OSError) as error:
+        if as_json:  # a program reads stdout, whatever is wrong
+            print(json.dumps({"error": str(error)}, indent=1))
+        raise
 
 
 def options_of(arguments: argparse.Namespace) -> Options:

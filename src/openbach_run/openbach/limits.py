@@ -39,11 +39,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from openbach_jobs.link_file import near
+from openbach_jobs.netem import MULTIPLIERS
 from openbach_run.catalog import KINDS
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.job import Argument
-from openbach_run.units import MULTIPLIERS, number
+from openbach_run.units import number
 
 RANGE = ("minimum", "maximum", "pattern")
 NAMING = ("folder", "mentions")

@@ -26,7 +26,8 @@ from openbach_run.results import by_engine, campaign_file, run_files, run_json
 from openbach_run.results.intervals import Estimate, difference, estimate, ratio, unpaired
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.measures import check_record, measures_of_all
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
 """The arguments that the published report's tables tell apart."""

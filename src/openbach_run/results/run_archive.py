@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from openbach_run.results import campaign_file, run_files
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 
 FILE = "runs.tar.xz"
 OF_A_RUN = ("run.json", "record.json", "statistics.jsonl")

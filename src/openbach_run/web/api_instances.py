@@ -281,8 +281,6 @@ def job_instance_state(number: int, services: With) -> dict[str, Any]:
 def change_job_instances(body: Body, services: With) -> dict[str, Any]:
     """Stop job instances, or all runs (`kill`), as far as local runs know such orders."""
     match body.get("action"):
-        case None:
-            raise malformed("action")
         case "stop":
             numbers = body.get("job_instance_ids")
             if not isinstance(numbers, list) or {*map(type, numbers)} - {int, bool}:
@@ -295,29 +293,25 @@ def change_job_instances(body: Body, services: With) -> dict[str, Any]:
             for owner in services.database.running():
                 services.launcher.stop(owner["id"])
             return {}
-        case "start":
-            raise Refusal(422, NO_SINGLE_JOB)
         case action:
-            raise _unknown(action)
+            raise _refused(action, "start")
 
 
 @router.post("/job_instance/{number:int}/", status_code=202)
 def change_job_instance(number: int, body: Body, services: With) -> dict[str, Any]:
     """Stop a job instance, as far as a local run knows such an order."""
-    match body.get("action"):
-        case None:
-            raise malformed("action")
-        case "stop":
-            _stop_job(services, number)
-            return {}
-        case "restart":
-            raise Refusal(422, NO_SINGLE_JOB)
-        case action:
-            raise _unknown(action)
+    if body.get("action") != "stop":
+        raise _refused(body.get("action"), "restart")
+    _stop_job(services, number)
+    return {}
 
 
-def _unknown(action: object) -> Refusal:
-    """Return the refusal (400) of an action that there is not."""
+def _refused(action: object, single: str) -> Refusal:
+    """Return the refusal of an action: none, one of a single job (422), or an unknown one (400)."""
+    if action is None:
+        return malformed("action")
+    if action == single:
+        return Refusal(422, NO_SINGLE_JOB)
     return refused_by_view(400, f"POST data malformed: unknown action '{action}' for this route")
 
 

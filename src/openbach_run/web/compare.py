@@ -16,7 +16,7 @@ from typing import Any
 from openbach_run.campaign.model import USUAL
 from openbach_run.clock import VIRTUAL
 from openbach_run.results.intervals import Estimate, ratio, unpaired
-from openbach_run.results.record import Store
+from openbach_run.results.store import Store
 from openbach_run.web import result_sets
 from openbach_run.web.answers import Services
 from openbach_run.web.curves import Curve, curves_of, overlaid

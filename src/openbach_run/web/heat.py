@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, repeat
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from openbach_run.campaign.model import USUAL
 from openbach_run.link_checks import is_random
@@ -101,27 +101,15 @@ def heat(
     `query` may have `scenario`, `measure`, `across` (the argument of the columns), `page`, and
     `only.<argument>` (the value that is shown of it).
     """
-    known = services.index.cells_by_id(list(dict.fromkeys(run.cell for run in runs)))
-    scenarios = list(dict.fromkeys(cell.scenario for cell in known.values()))
-    if not scenarios:
+    if (selection := _selected(services, item, runs, query)) is None:
         return None
-    scenario = query["scenario"] if query.get("scenario") in scenarios else scenarios[0]
-    cells = {number: cell.values for number, cell in known.items() if cell.scenario == scenario}
-    swept = _swept(services, item, scenario, list(cells.values()))
-    narrowed = [name for name in swept if query.get(f"only.{name}") in swept[name]]
-    only = {name: query[f"only.{name}"] for name in narrowed}
-    cells = {number: values for number, values in cells.items() if only.items() <= values.items()}
-    by_cell: dict[int, list[Run]] = {}
-    for run in runs:
-        if run.cell in cells:
-            by_cell.setdefault(run.cell, []).append(run)
+    scenarios, scenario, swept, only, keys, cells, by_cell = selection
     rows = [run.row for run in chain.from_iterable(by_cell.values()) if run.row is not None]
     measures = measures_of_set(services, rows)
-    main = main_measure(services, scenario, measures)
-    measure = query["measure"] if query.get("measure") in measures else main
+    measure = query.get("measure", "")
+    measure = measure if measure in measures else main_measure(services, scenario, measures)
     words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
-    names = [name for name in swept if name not in only]
-    down, across = _axes(names, swept, query.get("across", ""))
+    down, across = _axes(swept, only, query.get("across", ""))
     # Medians and places of all cells are kept until the results change.
     key = (item, "places", scenario, across, *map("=".join, only.items()))
     grid = services.index.remembered(key, lambda: _grid(cells, swept, down, across))
@@ -137,9 +125,7 @@ def heat(
         number = grid.cells.get((row, column))
         if number is None:
             return None
-        middle = medians.get(number)
-        level = None if middle is None else max(0, bisect_right(scale[:LEVELS], middle) - 1)
-        return _cell(known[number].key, by_cell.get(number, []), values, level)
+        return _cell(keys[number], by_cell.get(number, []), values, medians.get(number), scale)
 
     notes = _notes(measure, cells.values(), by_cell.values())
     if measure == USUAL:
@@ -167,6 +153,40 @@ def heat(
         pages=pages,
         notes=notes,
     )
+
+
+class _Selection(NamedTuple):
+    """The cells of one scenario that a query leaves, and their runs, by the id of the cell."""
+
+    scenarios: list[str]
+    scenario: str
+    swept: dict[str, list[str]]
+    only: dict[str, str]
+    keys: dict[int, str]
+    cells: dict[int, dict[str, str]]
+    by_cell: dict[int, list[Run]]
+
+
+def _selected(
+    services: Services, item: str, runs: Sequence[Run], query: Mapping[str, str]
+) -> _Selection | None:
+    """Return the cells of a set that a query leaves; None for a set without runs."""
+    known = services.index.cells_by_id(list(dict.fromkeys(run.cell for run in runs)))
+    scenarios = list(dict.fromkeys(cell.scenario for cell in known.values()))
+    if not scenarios:
+        return None
+    scenario = query["scenario"] if query.get("scenario") in scenarios else scenarios[0]
+    cells = {number: cell.values for number, cell in known.items() if cell.scenario == scenario}
+    swept = _swept(services, item, scenario, list(cells.values()))
+    narrowed = [name for name in swept if query.get(f"only.{name}") in swept[name]]
+    only = {name: query[f"only.{name}"] for name in narrowed}
+    cells = {number: values for number, values in cells.items() if only.items() <= values.items()}
+    by_cell: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.cell in cells:
+            by_cell.setdefault(run.cell, []).append(run)
+    keys = {number: known[number].key for number in cells}
+    return _Selection(scenarios, scenario, swept, only, keys, cells, by_cell)
 
 
 def _records(
@@ -267,9 +287,10 @@ def ordered(values: Sequence[str]) -> list[str]:
 
 
 def _axes(
-    names: list[str], swept: Mapping[str, Sequence[str]], across: str
+    swept: Mapping[str, Sequence[str]], only: Collection[str], across: str
 ) -> tuple[list[str], str]:
     """Return the arguments of the rows and the one of the columns; "" if none has few values."""
+    names = [name for name in swept if name not in only]
     if across not in names:
         across = next((name for name in reversed(names) if len(swept[name]) <= MOST_COLUMNS), "")
     return [name for name in names if name != across], across
@@ -291,8 +312,15 @@ def _grid(
     return replace(grid, columns=[(v,) for v in swept[across] if (v,) in grid.columns])
 
 
-def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int | None) -> Cell:
+def _cell(
+    key: str,
+    runs: Sequence[Run],
+    values: Mapping[int, float],
+    middle: float | None,
+    scale: Sequence[float],
+) -> Cell:
     """Return a cell of the map with what its runs have come to."""
+    level = None if middle is None else max(0, bisect_right(scale[:LEVELS], middle) - 1)
     failed = [run for run in runs if run.failed]
     reason = next((run.error or run.status for run in failed), "")
     rows = [run.row for run in sorted(runs, key=lambda run: run.seed) if run.finished]

@@ -24,8 +24,9 @@ from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
 from openbach_run.results import campaign_file, packed_runs, run_files
 from openbach_run.results.measures import measures_of
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.store import Store
 from openbach_run.web.store import Database
 
 EVERY_S = 1.0

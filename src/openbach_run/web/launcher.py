@@ -31,7 +31,8 @@ from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import Package, measures_of
 from openbach_run.results import run_files
-from openbach_run.results.record import Record, Store, events
+from openbach_run.results.record import Record, events
+from openbach_run.results.store import Store
 from openbach_run.topology.hosts import Inventory
 from openbach_run.web import links
 from openbach_run.web.replay import as_date

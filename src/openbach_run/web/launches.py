@@ -16,7 +16,8 @@ from openbach_run.campaign.reading import sweep_of
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store
 from openbach_run.web import links
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.index import MEMBER

@@ -19,7 +19,8 @@ from openbach_run.errors import InputError
 from openbach_run.report.cells import BASELINE
 from openbach_run.report.document import script
 from openbach_run.results import campaign_file
-from openbach_run.results.record import Record, Store, share_runs
+from openbach_run.results.record import Record
+from openbach_run.results.store import Store, share_runs
 from openbach_run.web import heat
 from openbach_run.web.answers import Services
 from openbach_run.web.launches import find_launch, records_of, seeds_of

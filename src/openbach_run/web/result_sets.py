@@ -18,7 +18,8 @@ from typing import NamedTuple
 from openbach_run.campaign.forecast import duration
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
-from openbach_run.results.record import FINISHED, Store
+from openbach_run.results.record import FINISHED
+from openbach_run.results.store import Store
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.index import DELETED
 from openbach_run.web.replay import as_date

@@ -22,8 +22,9 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.reading import RENAMED
 from openbach_run.openbach.values import jobs_started
 from openbach_run.results import run_files
-from openbach_run.results.record import Record, Store, events
+from openbach_run.results.record import Record, events
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.results.store import Store
 from openbach_run.topology.inventory import host_of
 from openbach_run.web.answers import Services, not_found
 from openbach_run.web.shared_work import own_command

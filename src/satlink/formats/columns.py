@@ -529,19 +529,12 @@ def _values(path: Path, table: _Table, name: str, column: Column) -> Numbers:
             try:
                 raw[row] = float(stripped)
             except ValueError:
-                raise LinkFileError(
-                    path, f"{shown(stripped)} is not a number from 0 on", table.lines[row], name
-                ) from None
+                raw[row] = -1.0
     bad = (raw < 0) | (raw * column.factor >= 1e12)
     if bad.any():
         place = int(np.argmax(bad))
-        raise LinkFileError(
-            path,
-            f"{shown(cells[place].strip())} is not a number from 0 on"
-            if raw[place] < 0
-            else f"{shown(cells[place].strip())} is too large",
-            table.lines[place],
-            name,
-        )
+        what = "is not a number from 0 on" if raw[place] < 0 else "is too large"
+        reason = f"{shown(cells[place].strip())} {what}"
+        raise LinkFileError(path, reason, table.lines[place], name)
     scaled: Numbers = raw * column.factor
     return scaled
