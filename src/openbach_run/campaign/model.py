@@ -75,7 +75,7 @@ class Sweep:
     given: frozenset[str] = frozenset()
     """Names of the values that a user gave, and that are not the scenario's own."""
     of_file: frozenset[str] = frozenset()
-    """Those of `given` that only a campaign's file gives, and nobody typed."""
+    """Names in `given` that only a campaign's file gives, and nobody typed."""
 
     @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:
