@@ -40,10 +40,11 @@ class Checker:
             (rf"[^:]+: (?P<measure>[^.,]+?)(?:,.*)?\. All medians are (?P<span>{SPAN}){UNIT}; (?P<bounds>.*)\.", self.head),
             (r"Nothing is claimed: .*--seeds 5.*\.", self.no_claim),
             (r"[^:]+ (?:decides|changes the .+ most, but by less than 10 %): (?P<series>.+)\.", self.decides),
+            (r"Customers with the PEP at (?P<pep>.+?): (?P<told>.+)\.", self.behind),
             (rf"One configuration was run: .+? (?P<value>{NUMBER}){UNIT}\.", self.one),
             (r"(?P<here>(?:TCP|QUIC) .+?) instead of (?P<there>.+?)(?P<others>(?:, no VPN)?(?:, no PEP)?): (?P<told>.+)\.", self.instead),
             (r"(?P<here>PEP .+?) instead of no PEP, (?P<hosts>.+?): (?P<told>.+)\.", self.pep),
-            (r"(?P<vpns>.+?) takes? the PEP at (?P<pep>.+?) away: (?P<told>.+)\.", self.taken),
+            (r"With (?P<vpns>.+?) the PEP at (?P<pep>.+?) no longer helps: (?P<told>.+)\.", self.taken),
             (r"(?P<vpns>.+?) (?:costs?|changes? the .+? by) (?P<told>[+−].+?) (?:of the .+? without|against no) VPN(?P<rest>.*)\.", self.cost),
             (r"Avoid (?P<told>.+)\.", self.avoid),
             (r"(?P<vpn>.+) is not the best everywhere: (?P<told>.+)\.", self.caveat),
@@ -120,7 +121,8 @@ class Checker:
         self._median(found["value"], self.reader.of(self.measure), found[0])
 
     def decides(self, found: re.Match[str]) -> None:
-        for group in found["series"].split("; "):
+        series = re.sub(r" \(background: [\d.]+ Mbit/s\)", "", found["series"])
+        for group in series.replace("; by more: ", "; ").split("; "):
             match = re.fullmatch(rf"(?:(.*?): )?({NUMBER}{UNIT} .*)", group)
             context, values = (match[1] or "", match[2]) if match else ("", group)
             told = []
@@ -136,6 +138,26 @@ class Checker:
                 told += runs[:1]
             if len(told) > 1 and not any(self._apart(*pair) for pair in combinations(told, 2)):
                 self.fault(found[0], "no difference")
+
+    def behind(self, found: re.Match[str]) -> None:
+        pep = found["pep"]
+        for part in re.findall(
+            rf"({NUMBER}){UNIT} with (.+?) instead of ({NUMBER}){UNIT} without VPN \(([+−]\d+) %\)(?:, (.+?))?(?=; |$)",
+            found["told"].removeprefix(f"{self.measure} "),
+        ):
+            context = [pep, *tokens_of(part[4])]
+            here = self.reader.called(self.measure, [part[1], *context])
+            there = self.reader.called(self.measure, ["no VPN", *context])
+            self._median(part[0], here, found[0])
+            self._median(part[2], there, found[0])
+            pairs = self.reader.pairs(self.measure, 1, part[1], "none")
+            ratios = [self.reader.ratio(self.measure, *pair) for pair in pairs if pair[0] in here]
+            told = f"{part[3]}".replace("−", "-")
+            if not any(one and fits(told, 100 * (one[0] - 1), percent=True) for one in ratios):
+                self.fault(found[0], f"{part[3]} % is not of {ratios[:3]}")
+        helped = self.reader.pairs(self.measure, 2, pep, "no PEP")
+        if not any(self._is_better(*pair) for pair in helped if pair[0].key[1] == "none"):
+            self.fault(found[0], "the PEP helps no customer without a VPN")
 
     def _apart(self, one: Configuration, other: Configuration) -> bool:
         ratio = self.reader.ratio(self.measure, one, other)
@@ -163,10 +185,11 @@ class Checker:
             self.fault(found[0], "better nowhere")
 
     def pep(self, found: re.Match[str]) -> None:
-        loss = re.search(r", ((?:at (?!up to)|with its own|without).*? loss)", found["told"])
+        best = re.sub(r", at worst .*?(?=, (?:at |with its|without )|$)", "", found["told"])
+        loss = re.search(r", ((?:at (?!up to|worst)|with its own|without).*? loss)", found["told"])
         for part in re.findall(
             rf"({NUMBER}){UNIT}(?: (with .+?|without VPN))? instead of ({NUMBER}){UNIT}(?: (over .+?|with .+?))?(?=, (?:{NUMBER}{UNIT} |at |without |with its|and )|;|$)",
-            found["told"],
+            best,
         ):
             context = [part[1], *tokens_of(part[3]), found["hosts"], loss[1] if loss else ""]
             here = self.reader.called(self.measure, [*context, found["here"]])
@@ -306,7 +329,7 @@ class Checker:
             if (self.measure, vpn) in self.avoided:
                 self.fault(text, f"{vpn} is to be avoided")
         worst, _, told = row[-1].rpartition(": ")
-        bad, _, good = told.partition(", not ")
+        bad, _, good = told.partition(" instead of ")
         other, others = self._configuration(worst)
         figures = [(bad, [*other, *others])]
         figures += [(one, [*vpns[:1], *rest]) for one in (good, *row[header.index("use") + 1 : -1])]

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import plan
+from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 
@@ -103,6 +105,15 @@ def test_a_value_without_effect_is_said(asked: str, words: str) -> None:
     of_restart = scenario == "lan_reconnect" and "event=restart" in settings
     value = "event=restart" if of_restart else settings[-1]
     assert any(one.startswith(f"{value} has no effect: {words}") for one in said), said
+
+
+def test_a_value_of_a_campaign_file_is_not_said_to_have_no_effect(tmp_path: Path) -> None:
+    file = tmp_path / "own.yml"
+    values = "{vpn: [none], pep: [none, A], pep_profile: [satcom], cc: [cubic]}"
+    file.write_text(f"scenarios:\n  - scenario: geo\n    values: {values}\n")
+    assert notes_of(plan_file(file, (), None, PACKAGES, Catalog())[0]) == []
+    (typed,) = plan_file(file, ("ecn=on",), None, PACKAGES, Catalog())
+    assert [text.partition(":")[0] for text in notes_of(typed)] == ["ecn=on has no effect"]
 
 
 EFFECTIVE = [

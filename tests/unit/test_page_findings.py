@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.planted import campaigns, runs
 
-from openbach_run.report.front import front_of
+from openbach_run.report.front import costs_table, front_of
 from openbach_run.report.page_model import page_one
 from openbach_run.results.record import Record
 
@@ -107,11 +107,57 @@ def with_pep(values: Values, luck: random.Random) -> dict[str, float]:
 
 def test_4_a_vpn_that_takes_the_pep_away_is_told(tmp_path: Path) -> None:
     swept = {"vpn": VPNS[:3], "pep": ("none", "A")}
-    found = line(told(runs("web", with_pep, **swept), tmp_path), "PEP at A away")
+    found = line(told(runs("web", with_pep, **swept), tmp_path), "PEP at A no longer helps")
     assert (
         "WireGuard" in found
         and "6.8 s instead of 6.8 s with WireGuard, 5.5 s instead of 6.8 s without VPN" in found
     )
+
+
+def test_a_vpn_is_compared_with_the_pep_that_customers_have(tmp_path: Path) -> None:
+    """In downloads and pages: in the title, a sentence and a table of both."""
+    swept = {"vpn": VPNS[:3], "pep": ("none", "A"), "pep_program": ("satpep",)}
+    records = runs("geo", with_pep_and_loss, loss=("0", "0.1"), **swept)
+    front = front_of(campaigns(records + runs("web", with_pep, **swept), tmp_path))
+    cost = "Customers with the PEP at A: transfer time 63 s with WireGuard instead of 21 s without"
+    assert front.title.startswith(f"{cost} VPN (+200 %)")
+    assert "pep_program" not in front.title and front.title.endswith("at 0.1 % loss")
+    (pages,) = [one for one in front.sentences if "PEP at A: page load time" in one]
+    assert "page load time 6.8 s with WireGuard instead of 5.5 s without VPN (+24 %)" in pages
+    (block,) = front.behind_pep
+    assert [row[:3] for row in costs_table(block).rows[1:3]] == [
+        ["OpenVPN UDP", "TCP CUBIC", "PEP A"],
+        ["WireGuard", "TCP CUBIC", "no PEP"],
+    ]
+    assert costs_table(block).rows[0][3].startswith("+23.")
+
+
+def with_pep_and_loss(values: Values, luck: random.Random) -> dict[str, float]:
+    helped = values["vpn"] == "none" and values["pep"] == "A"
+    lossy = 21 if helped else 63
+    return {TIME: noisy((14.6 if helped else 17) if values["loss"] == "0" else lossy, luck)}
+
+
+def test_a_ping_beside_a_download_has_the_downloads_goodput(tmp_path: Path) -> None:
+    def full(values: Values, luck: random.Random) -> dict[str, float]:
+        is_full = values["vpn"] != "none"
+        goodput = {"background_goodput_mbps": 17.3 if is_full else 12.3}
+        return {"ping_rtt_ms": noisy(1011 if is_full else 645, luck), **goodput}
+
+    text = told(runs("voip", full, vpn=VPNS[:2], background=("download",)), tmp_path)
+    assert "645 ms without VPN (background: 12.3 Mbit/s)" in line(text, "The VPN decides")
+    assert "with WireGuard (background: 17.3 Mbit/s)" in text
+
+
+def test_what_is_more_than_ten_percent_or_worse_is_named_with_its_size(tmp_path: Path) -> None:
+    def mixed(values: Values, luck: random.Random) -> dict[str, float]:
+        with_a_pep = {"none": 5.8, "openvpn_tcp": 7.9}[values["vpn"]]
+        return {PAGE: noisy(6.3 if values["pep"] == "none" else with_a_pep, luck)}
+
+    text = told(runs("web", mixed, vpn=("none", VPNS[3]), pep=("none", "A")), tmp_path)
+    assert re.search(r"by more: OpenVPN TCP.*: 6\.3 s without PEP and 7\.9", line(text, "by less"))
+    worst = r"at worst 7\.9 s with OpenVPN TCP.* instead of 6\.3 s, "
+    assert re.search(rf"and worse in 1 .*{worst}", text)
 
 
 def of_tunnel(values: Values, luck: random.Random) -> dict[str, float]:
@@ -236,4 +282,4 @@ def test_4_a_pep_that_helps_through_the_vpn_is_not_said_to_be_taken_away(
         return {PAGE: noisy(5.5 if values["pep"] == "B" else 6.8, luck)}
 
     text = told(runs("web", helped, vpn=("none", vpn), pep=("none", "B")), tmp_path)
-    assert "away" not in text
+    assert "no longer helps" not in text and "Customers" not in text

@@ -295,7 +295,7 @@ def test_where_the_vpn_matters_most_page_one_says_so() -> None:
     ((control, use, seconds, instead),) = table(page).rows
     assert control == "VPN only" and use.startswith("WireGuard or OpenVPN UDP")
     assert seconds == "31, 34"
-    assert re.fullmatch(r"OpenVPN TCP: 9\d s, not 3\d s", instead)
+    assert re.fullmatch(r"OpenVPN TCP: 9\d s instead of 3\d s", instead)
 
 
 def narrow(values: Values, luck: random.Random) -> float:

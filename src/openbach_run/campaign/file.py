@@ -64,7 +64,9 @@ def plan_file(
                 if setting_of(name) in known_here
             }
             sweep = sweep_of(file, scenario, subs, {**values, **here}, seeds, packages)
-            campaigns.append(campaign_of(replace(sweep, seeds_if_random=if_random)))
+            of_file = frozenset(values) - here.keys()
+            sweep = replace(sweep, seeds_if_random=if_random, of_file=of_file)
+            campaigns.append(campaign_of(sweep))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}

@@ -74,6 +74,8 @@ class Sweep:
     """Seeds of single cells, by their values: repetitions that somebody else launched."""
     given: frozenset[str] = frozenset()
     """Names of the values that a user gave, and that are not the scenario's own."""
+    of_file: frozenset[str] = frozenset()
+    """Names in `given` that only a campaign's file gives, and nobody typed."""
 
     @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:

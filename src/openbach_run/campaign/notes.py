@@ -70,8 +70,8 @@ def _idle_values(campaign: Campaign) -> Iterator[str]:
             places[key] = every_use(campaign.scenario.with_constants(cell), campaign.jobs, subs)
         carriers = _carriers(cell, campaign)
         for name in cell:
-            # The scenario's own value may be without effect: the user has not given it.
-            if cell[name] != own.get(name, ""):
+            # The scenario's or file's own value may be without effect: nobody has typed it.
+            if name not in campaign.of_file and cell[name] != own.get(name, ""):
                 reason = idle_here(declared.get(name, ()), name, cell, carriers)
                 if because := reason or idle(places[key], name, cell):
                     yield f"{name}={cell[name]} has no effect: {because}"

@@ -145,14 +145,15 @@ def costs(page: Block) -> Drawing | None:
         low, high = ratio.span or (ratio.median, ratio.median)
         return 100 * (ratio.median - 1), 100 * (low - 1), 100 * (high - 1)
 
-    compared = [seen(cell) for cell in page.cells if cell.values.get("pep", "none") == "none"]
+    peps = ("none", page.operators_pep)
+    compared = [seen(cell) for cell in page.cells if cell.values.get("pep", "none") in peps]
     shown = [point for point in compared if point]
     if not shown:
         return None
     greatest = min(GREATEST_COST, max(point[2] for point in shown))
     least = max(-GREATEST_COST, min(point[1] for point in shown))
     tie = 100 * (widest_tie(page.cells, page.tie) - 1)
-    series = [series for series in _series(page) if series.wanted.get("pep", "none") == "none"]
+    series = [series for series in _series(page) if series.wanted.get("pep", "none") in peps]
 
     def dress(axes: Axes, cells: Sequence[Cell]) -> None:
         axes.set_xlim(min(least, -tie) - 3, greatest + 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from openbach_run.report import dots
 from openbach_run.report.cells import SLOWEST, Campaigns, Cell, measured_against, pairings
@@ -27,7 +28,7 @@ from openbach_run.report.page_words import (
 )
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
-from openbach_run.report.words import heading, named
+from openbach_run.report.words import heading, named, said
 from openbach_run.results.intervals import Estimate, change_notes
 from openbach_run.results.tables import Table
 
@@ -40,6 +41,8 @@ class Front:
     """Page 1 in pieces, as the template sets them; `block` is what its figures are about."""
 
     block: Block | None
+    behind_pep: list[Block]
+    """The other blocks with customers who have the operator's PEP."""
     title: str
     conditions: str
     sentences: list[str]
@@ -59,11 +62,12 @@ def front_of(campaigns: Campaigns) -> Front:
     page = page_one(campaigns)
     if page is None:
         nothing = "Nothing was measured", "No figures", ["No run measured anything."]
-        return Front(None, *nothing, None, None, None, "")
+        return Front(None, [], *nothing, None, None, None, "")
     block = page.blocks[0]
     texts = title(page), conditions_in_words(page), sentences(page)
     tables = use_table(page), link_table(page)
-    return Front(block, *texts, *tables, dots.times(block), tie_in_words(block))
+    others = [other for other in page.blocks[1:] if other.operators_pep != "none"]
+    return Front(block, others, *texts, *tables, dots.times(block), tie_in_words(block))
 
 
 def tie_in_words(page: Block) -> str:
@@ -77,17 +81,25 @@ def tie_in_words(page: Block) -> str:
 
 
 def costs_table(page: Block) -> Table:
-    """Return what each VPN costs against none, a row for each VPN and transport, without a PEP."""
+    """Return what each VPN costs against none, a row for each VPN, transport and PEP.
+
+    The PEPs are none and, where shown to help customers without a VPN, the operator's.
+    """
     rows = []
-    for vpn in page.campaigns.distinct("vpn", page.cells):
-        for cc in page.campaigns.distinct("cc", page.cells) or [""]:
+    peps = dict.fromkeys((page.operators_pep, page.usual.get("pep", "none")))
+    is_both = len(peps) > 1
+    every_cc = page.campaigns.distinct("cc", page.cells) or [""]
+    for pep, vpn in product(peps, page.campaigns.distinct("vpn", page.cells)):
+        for cc in every_cc:
             own = [named(vpn), transport(cc)] if cc else [named(vpn)]
+            own += [said("pep", pep)] if is_both else []
             wanted = {"vpn": vpn, **({"cc": cc} if cc else {})}
+            wanted |= {"pep": pep} if is_both else {}
             cells = [page.find(**wanted, **condition) for condition in page.conditions]
             figures = [_cost(page, cell) for cell in cells]
             rows += [[*own, *figures]] if vpn != "none" and any(figures) else []
     has_cc = any("cc" in cell.values for cell in page.cells)
-    header = [heading("vpn"), *(["transport"] if has_cc else [])]
+    header = [heading("vpn"), *["transport"] * has_cc, *["PEP"] * is_both]
     labels = len(header)
     for condition in page.conditions:
         link = {name: value for name, value in condition.items() if name != "loss"}
@@ -97,7 +109,7 @@ def costs_table(page: Block) -> Table:
     words = measure(page)
     title = f"{words[:1].upper()}{words[1:]} against no VPN (%)"
     of_changes = change_notes([len(cell.runs) for cell in page.cells], pairings(page.cells))
-    note = f"{of_changes}, without a PEP"
+    note = f"{of_changes}, {'with the same PEP' if is_both else 'without a PEP'}"
     return Table(title, header, rows, note, labels)
 
 

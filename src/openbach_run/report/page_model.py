@@ -29,7 +29,14 @@ from openbach_run.report.cells import (
     measured_against,
 )
 from openbach_run.report.effects import Effect, differ, effects, median_of
-from openbach_run.report.recommendations import END_HOSTS, STREAMS, carrier_of, has_idle_pep, ties
+from openbach_run.report.recommendations import (
+    BETWEEN_ENDS,
+    END_HOSTS,
+    STREAMS,
+    carrier_of,
+    has_idle_pep,
+    ties,
+)
 from openbach_run.report.words import ACCESS
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
@@ -247,6 +254,25 @@ class Block:
         return comparisons
 
     @cached_property
+    def operators_pep(self) -> str:
+        """Return the PEP that customers without a VPN have: where shown to help them, else none.
+
+        It is between the ends of a tunnel, at the operator's hosts. Of several the best counts.
+        """
+        gains = [(1.0, USUAL["pep"])]
+        for pep in self.campaigns.distinct("pep", self.cells):
+            pairs = self.comparisons("pep", pep, USUAL["pep"], vpn=USUAL["vpn"], **self.hosts)
+            for pair in pairs if pep.partition(" ")[0] in BETWEEN_ENDS else ():
+                gain = self.badness(pair.there, self.median(pair.here))
+                gains += [(gain, pep)] if pair.is_better else []
+        return max(gains)[1]
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """Return the usual transport, as far as cells have a choice of one."""
+        return {name: self.usual[name] for name in ("cc",) if name in self.usual}
+
+    @cached_property
     def is_claimed(self) -> bool:
         """Return whether the cells have seeds enough to claim anything."""
         return any(_seeds(cell, self.measure) >= MIN_SEEDS for cell in self.cells)
@@ -429,7 +455,8 @@ def _with_pep(values: Mapping[str, str]) -> dict[str, str]:
     own = {k: v for k, v in values.items() if k.endswith("_pep") or k.startswith("pep_")}
     left = {name: value for name, value in values.items() if name not in own}
     if left.get("pep", "none") != "none":
-        unusual = {k: v for k, v in own.items() if v not in (SAME, "none", "plain", "")}
+        usual = (SAME, "none", "plain", "satpep", "")
+        unusual = {k: v for k, v in own.items() if v not in usual}
         left["pep"] += "".join(f" {name}={value}" for name, value in unusual.items())
     return left
 

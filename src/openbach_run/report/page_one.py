@@ -49,13 +49,13 @@ def use_table(page: PageOne) -> Table | None:
         figures = _figures(block, choice, is_wide=is_wide)
         row = [*_control(block, choice), *figures, _instead(block, choice)]
         rows.append([words.measure(block), *row] if len(page.blocks) > 1 else row)
-    header = ["you control", "use", *columns, "instead of, at worst"]
+    header = ["you control", "use", *columns, "the worst choice"]
     header = ["measure", *header] if len(page.blocks) > 1 else header
-    note = "run under all conditions of its measure; chosen is what is never far from the best (the"
-    note += (
-        " least of the greatest ratios to it); of what is within 5 % the simplest, and a PEP only"
+    note = (
+        "a choice was run under all conditions of its measure. Each has a greatest ratio to the"
+        " best one: the least of these is chosen. Within 5 % the simplest is chosen, and a PEP only"
+        " if it is shown to be better"
     )
-    note += " if shown better"
     if is_wide and len(blocks[0].losses) > 1:
         note += f"; at {', '.join(blocks[0].losses)} % random loss, the most that was run"
     has_tail = any("(" in text for row in rows for text in row[-1 - len(columns) : -1])
@@ -80,9 +80,10 @@ def link_table(page: PageOne) -> Table | None:
 
 
 def title(page: PageOne) -> str:
-    """Return what decides the first measure, or its medians, as the title of a report."""
+    """Return what a VPN costs customers with a PEP, or what decides, or medians, as the title."""
     block = page.blocks[0]
-    sentence = rules.decides(page, block) if block.is_claimed else ""
+    sentence = rules.behind_pep(page, block) or rules.decides(page, block)
+    sentence = sentence if block.is_claimed else ""
     text = f"{words.measure(block)}: {words.figure(block, *map(block.median, block.cells))}"
     if not block.is_claimed:
         text += f" with {words.seeds_in_words(block.cells)}, too few to compare"
@@ -98,7 +99,7 @@ def _instead(block: Block, choice: Choice) -> str:
     other = _use(block, replace(choice, cells=[bad], vpns=[bad.values.get("vpn", "")]))
     figures = [words.figure(block, block.median(cell)) for cell in (bad, good)]
     is_told = block.badness(bad, block.median(good)) > EQUIVALENT and len(set(figures)) > 1
-    return f"{other}: {figures[0]}, not {figures[1]}" if is_told else "–"
+    return f"{other}: {figures[0]} instead of {figures[1]}" if is_told else "–"
 
 
 def _control(block: Block, choice: Choice) -> list[str]:
@@ -159,7 +160,8 @@ def conditions_in_words(page: PageOne) -> str:
         if values and is_of_all and len(values) <= MOST_TOLD:
             parts.append(words.listed([value_of(name, value) for value in values]))
     links = dict.fromkeys(words.place(cell.values) for cell in cells)
-    parts += [words.listed(list(filter(None, links)))] if any(links) else []
+    told = [link.replace("(", "(RTT ") for link in links if link]
+    parts += [words.listed(told)] if told else []
     parts.append(words.seeds_in_words(cells))
     scenario = said("scenario", cells[0].values["scenario"])
     return f"{scenario}: {', '.join(parts)}" if len(parts) < 2 else ", ".join(parts)

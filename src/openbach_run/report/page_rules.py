@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, combinations, product
+from operator import itemgetter
 
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import page_words as words
@@ -42,6 +43,8 @@ MOST_VALUES = 6
 CLIFFS = REPOSITORY / "reports/templates/cliffs.yml"
 """File of the losses up to which controls are known to hold, by our own measurements."""
 LOST_PINGS = "ping_lost_pct"
+BESIDE = "background_goodput_mbps"
+"""The goodput of what is sent beside a call or a ping: a full link makes both slow."""
 SHOWN = 0.9
 """The part of comparisons that have to show that two VPNs are equivalent, for them to be close."""
 
@@ -57,8 +60,8 @@ def of_block(page: PageOne, block: Block) -> list[str]:
     if not block.is_claimed:
         return [head(block), no_claim(block)]
     rules: list[Callable[[PageOne, Block], str]] = [
-        decides, instead, pep_helps, pep_taken, costs, caveat, avoid, parts, lost_pings, leased,
-        no_advice, tails,
+        behind_pep, decides, instead, pep_helps, pep_taken, costs, caveat, avoid, parts, lost_pings,
+        leased, no_advice, tails,
     ]  # fmt: skip
     lines = [head(block)]
     for rule in rules:
@@ -111,8 +114,18 @@ def decides(page: PageOne, block: Block) -> str:
     weights = {effect.name: _decided_weight(block, effect) for effect in decisive}
     most = max(decisive, key=lambda effect: weights[effect.name])
     series, what = _series(block, most), words.capital(words.what(most.name))
-    name = "decides" if weights[most.name][1] >= COSTLY else "most"
-    return say(name, what=what, measure=measure, series=series) if series else _few(block, measure)
+    is_decisive = weights[most.name][1] >= COSTLY
+    facts = {"what": what, "series": series if is_decisive else series + _exception(block, most)}
+    name = "decides" if is_decisive else "most"
+    return say(name, measure=measure, **facts) if series else _few(block, measure)
+
+
+def _exception(block: Block, effect: Effect) -> str:
+    """Return where an effect that is small for the usual choices is great, if anywhere."""
+    decided = [group for group in effect.groups if _is_decided(block, group)]
+    most = max(decided, key=lambda group: _weight(block, group)[1])
+    is_great = _weight(block, most)[1] >= COSTLY
+    return f"; by more: {_along(block, effect.name, most)}" if is_great else ""
 
 
 def _decided_weight(block: Block, effect: Effect) -> tuple[bool, float]:
@@ -138,15 +151,19 @@ def _series(block: Block, effect: Effect) -> str:
             link = next((link for link in block.links if group[0].has(link)), {})
             key = tuple(link.items()) if effect.name not in link else ()
             by_link.setdefault(key, group)
-    parts = []
-    for group in list(by_link.values())[:MOST_TOLD]:
-        texts = []
-        for cell in _in_order(block, effect.name, group):
-            figure = words.figure(block, block.median(cell))
-            texts.append(f"{figure} {words.with_value(block, effect.name, cell)}")
-        others = where(block, group[0], (effect.name,))
-        parts.append(f"{others}: {words.listed(texts)}" if others else words.listed(texts))
-    return "; ".join(parts)
+    groups = list(by_link.values())[:MOST_TOLD]
+    return "; ".join(_along(block, effect.name, group) for group in groups)
+
+
+def _along(block: Block, name: str, group: Sequence[Cell]) -> str:
+    """Return the medians of a group along an argument, with the goodput of what is sent beside."""
+    texts = []
+    for cell in _in_order(block, name, group):
+        text = f"{words.figure(block, block.median(cell))} {words.with_value(block, name, cell)}"
+        goodput = words.short(median_of(cell, BESIDE)) if cell.measured(BESIDE) else ""
+        texts.append(f"{text} (background: {goodput} Mbit/s)" if goodput else text)
+    others = where(block, group[0], (name,))
+    return f"{others}: {words.listed(texts)}" if others else words.listed(texts)
 
 
 def _is_decided(block: Block, group: Sequence[Cell]) -> bool:
@@ -245,8 +262,7 @@ def pep_helps(page: PageOne, block: Block) -> str:
         return ""
     by_pep: dict[str, list[Comparison]] = {}
     for pep in block.campaigns.distinct("pep", block.cells):
-        hosts = {name: block.usual[name] for name in ("cc",) if name in block.usual}
-        pairs = block.comparisons("pep", pep, USUAL["pep"], **hosts, **_hardest(block))
+        pairs = block.comparisons("pep", pep, USUAL["pep"], **block.hosts, **_hardest(block))
         pairs = [pair for pair in pairs if not has_idle_pep(pair.here)]
         if pep != USUAL["pep"] and pairs:
             by_pep[pep] = pairs
@@ -271,10 +287,13 @@ def _rarely_helps(
     if not better:
         return say("no_pep", **facts)
     best = min(better, key=lambda pair: pair.change.median ** _sign(block))
-    worse = sum(pair.is_worse for pair in by_pep[pep])
-    counts = {"better": len(better), "worse": worse, "all": len(by_pep[pep])}
-    name = said("pep", pep)
-    return say("some_pep", pep=name, told=_changes(block, [best]), **counts, **facts)
+    worse = [pair for pair in by_pep[pep] if pair.is_worse]
+    counts = {"better": len(better), "worse": len(worse), "all": len(by_pep[pep])}
+    told = _changes(block, [best])
+    if worse:
+        worst = max(worse, key=lambda pair: pair.change.median ** _sign(block))
+        told += f", at worst {_changes(block, [worst])}"
+    return say("some_pep", pep=said("pep", pep), told=told, **counts, **facts)
 
 
 def _at_hardest(block: Block) -> str:
@@ -314,9 +333,8 @@ def pep_taken(page: PageOne, block: Block) -> str:
                 if cell and helps and kept and _is_taken(block, kept):
                     by_vpn.setdefault(vpn, _with_and_without(block, vpn, kept, helps))
         if by_vpn:
-            name = f"{words.some(list(by_vpn))} take{'s' if len(by_vpn) == 1 else ''}"
-            position = said("pep", pep).removeprefix("PEP ").removeprefix("at ")
-            texts.append(say("taken", vpns=name, pep=position, told=next(iter(by_vpn.values()))))
+            told = next(iter(by_vpn.values()))
+            texts.append(say("taken", vpns=words.some(list(by_vpn)), pep=_position(pep), told=told))
     return "\n".join(texts)
 
 
@@ -366,6 +384,31 @@ def no_advice(page: PageOne, block: Block) -> str:
     return say("no_advice", measure=words.measure(block), least=MIN_SEEDS)
 
 
+def behind_pep(page: PageOne, block: Block) -> str:
+    """Say what the VPN that is advised, else the first, costs customers with the operator's PEP."""
+    pep = block.operators_pep
+    every = [*advised_vpns(page, block), *page.vpns] if pep != USUAL["pep"] else []
+    wanted = {"pep": pep, **block.hosts}
+    tried = ((vpn, block.comparisons("vpn", vpn, USUAL["vpn"], **wanted)) for vpn in every)
+    best, pairs = next(filter(itemgetter(1), tried), ("", []))
+    if not any(pair.is_worse for pair in pairs):
+        return ""
+    texts = []
+    worst_first = sorted(pairs, key=lambda pair: -(pair.change.median ** _sign(block)))
+    for pair in worst_first[:MOST_TOLD]:
+        here, there = (words.figure(block, block.median(cell)) for cell in (pair.here, pair.there))
+        text = f"{here} with {named(best)} instead of {there} without VPN"
+        place = where(block, pair.here, ("cc", "pep", "vpn"))
+        texts.append(f"{text} ({words.percent(pair.change)}){f', {place}' if place else ''}")
+    measure = words.measure(block)
+    return say("behind", pep=_position(pep), measure=measure, told="; ".join(texts))
+
+
+def _position(pep: str) -> str:
+    """Return where a PEP is, and its values: `A double (profile satcom)`."""
+    return said("pep", pep).removeprefix("PEP ").removeprefix("at ")
+
+
 def costs(page: PageOne, block: Block) -> str:
     """Say what the VPN that is advised costs by transport, without PEP, where least is lost.
 
@@ -409,7 +452,7 @@ def costs(page: PageOne, block: Block) -> str:
 
 def _hosts(block: Block) -> dict[str, str]:
     """Return the usual hosts where each link has a figure of its own, which is enough to tell."""
-    return {name: block.usual[name] for name in ("cc",) if _access(block) and name in block.usual}
+    return block.hosts if _access(block) else {}
 
 
 def _access(block: Block) -> bool:

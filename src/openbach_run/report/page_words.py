@@ -53,7 +53,8 @@ TEMPLATES = {
         "Nothing is advised for the {measure}: no two configurations were run under all conditions"
         " with {least} seeds."
     ),
-    "taken": "{vpns} the PEP at {pep} away: {told}.",
+    "behind": "Customers with the PEP at {pep}: {measure} {told}.",
+    "taken": "With {vpns} the PEP at {pep} no longer helps: {told}.",
     "equivalent": (
         "{vpns} are equivalent: within {most:.0f} % in each measure, under all conditions that"
         " were run."

@@ -138,6 +138,7 @@ def _tables_of_front(front: Front, kinds: Collection[str], *, has_costs: bool) -
     optional = {
         "use": front.use,
         "costs": costs_table(front.block) if front.block and has_costs else None,
+        **{f"costs-{block.measure}": costs_table(block) for block in front.behind_pep if has_costs},
         "trust": content.trust_table(REPOSITORY / "docs") if VIRTUAL in kinds else None,
         "decides": effects_table(front.block) if front.block else None,
         "recommended": front.on_links,
