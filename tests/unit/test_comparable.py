@@ -17,7 +17,7 @@ from openbach_run.report import published
 from openbach_run.report.cells import Campaigns, read_campaigns
 from openbach_run.report.claims import HOLDS, OTHER, Claim, judge, read_claims
 from openbach_run.report.csv_files import claims_csv
-from openbach_run.report.verdicts import claims_table, lines_table, undecided
+from openbach_run.report.verdicts import claims_table, lines_table, undecided, verdict_of
 from openbach_run.report.write import CLAIMS, PUBLISHED
 from openbach_run.results.by_engine import NATIVE
 
@@ -80,6 +80,7 @@ def test_a_claim_that_is_not_comparable_is_shown_and_decides_nothing(campaigns: 
     claim = judged(campaigns)
     assert claim.verdicts == {"geo": OTHER}
     assert claim.is_told and undecided([claim]) == {}
+    assert verdict_of(claim) == f"GEO: {OTHER}: {REASON}"
     ((word, _, found),) = lines_table([claim]).rows
     assert word == f"– {OTHER}" and REASON in found and "claimed" not in found
     assert {row[-1] for row in claims_table([claim]).rows} == {OTHER}

@@ -22,7 +22,7 @@ from openbach_run.report.csv_files import claims_csv
 from openbach_run.report.document import address
 from openbach_run.report.page_model import page_one
 from openbach_run.report.page_one import sentences, use_table
-from openbach_run.report.verdicts import SYMBOLS, claims_table, lines_table, word_of
+from openbach_run.report.verdicts import SYMBOLS, claims_table, lines_table, verdict_of, word_of
 from openbach_run.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +55,7 @@ def test_table_line_text_and_csv_have_the_same_verdict(claims: list[Claim]) -> N
         word = word_of(claim)
         assert symbol == f"{SYMBOLS[word]} {word}"
         assert len(of_claim) > 1 or of_claim == {word}
+        assert all(one in verdict_of(claim) for one in set(claim.verdicts.values()))
     assert set(rows.values()) <= {"reproduced", "partly", "not", "inconclusive"}
 
 

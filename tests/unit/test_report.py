@@ -63,7 +63,7 @@ from openbach_run.report.hosts import drawing
 from openbach_run.report.page_model import page_one
 from openbach_run.report.page_one import link_table
 from openbach_run.report.settings import Setting, conditions, settings
-from openbach_run.report.verdicts import sentences, undecided, verdict_in_words
+from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, named, said, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES, about
 from openbach_run.results.files import ABOUT, places, write_parquet
@@ -400,6 +400,7 @@ def test_the_verdict_of_a_claim_is_that_of_its_worst_part(campaigns: Campaigns) 
     again = {**TCP_IN_TCP, "says": "again", "most": 1.1}
     claim = judged(campaigns, {**TCP_IN_TCP, "least": 1.1}, again)
     assert claim.verdicts == {"geo": DOES_NOT, "leo": DOES_NOT}
+    assert verdict_of(claim) == "GEO and LEO: : reproduced; again: not reproduced"
 
 
 def why_of(tmp_path: Path, cc: tuple[str, ...] = ("cubic",), /, **more: tuple[float, float]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 
-from openbach_run.openbach.measures import Declared, flat
+from openbach_run.openbach.measures import Declared, flat, measure_of
 from openbach_run.report.causes import mechanism
 from openbach_run.report.claims import (
     BUT_FOR,
@@ -24,6 +24,7 @@ from openbach_run.report.claims import (
     Comparison,
     Finding,
     Group,
+    Part,
     why,
 )
 from openbach_run.report.words import figure
@@ -137,6 +138,39 @@ def _group(group: Group) -> str:
     undecided = f", inconclusive: {'; '.join(sorted(why_not))}" if why_not else ""
     figures = " to ".join(dict.fromkeys(ends)) or "not measured"
     return f"{group.name or 'all'} ({figures}{undecided})"
+
+
+def verdict_of(claim: Claim) -> str:
+    """Return a claim's verdicts in words, for a list of claims.
+
+    Examples are `GEO: partly reproduced, not for PEP A. LEO: reproduced` and `GEO and LEO:
+    inconclusive`.
+    """
+    by_words: dict[str, list[str]] = {}
+    for orbit in claim.verdicts:
+        words = [verdict_in_words(finding) for finding in claim.findings if finding.orbit == orbit]
+        all_alike = len(set(words)) == 1
+        of_parts = (
+            words[0]
+            if all_alike
+            else "; ".join(
+                f"{finding.part.says}: {verdict_in_words(finding)}"
+                for finding in claim.findings
+                if finding.orbit == orbit
+            )
+        )
+        by_words.setdefault(of_parts, []).append(orbit.upper())
+    return ". ".join(
+        f"{' and '.join(orbits)}: {words}".removeprefix(": ") for words, orbits in by_words.items()
+    )
+
+
+def asked_of(part: Part, declared: Declared) -> str:
+    """Return what has to hold for a part, in words."""
+    measure = measure_of(part.measure, flat(declared))[1].title
+    what = f"the difference in {measure}" if part.against else measure
+    what = "the ratio" if part.is_ratio else what
+    return f"{part.says[:1].upper()}{part.says[1:]}: {what} has to be {part.bounds}"
 
 
 def sentences(finding: Finding, declared: Declared) -> str:
