@@ -9,6 +9,7 @@ kernel it runs on.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -42,8 +43,8 @@ from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
 SILENCE_LIMIT_S = 120.0
-"""Wall time without an event and without 65536 packets after which a guest has hung; a heartbeat
-comes every 10 virtual seconds."""
+"""Wall time without an event and without 65536 packets after which a guest has hung, on a machine
+with a CPU for each program; a heartbeat comes every 10 virtual seconds."""
 END_LIMIT_S = 60.0
 """Time from the signal that ends a guest to the end of its last process."""
 LOOK_S = 0.2
@@ -336,8 +337,8 @@ class LocalEngine(ABC):
                 before, sent_bytes = sent_bytes, stream.size_bytes if stream else 0
                 if reader.read() or sent_bytes > before:
                     heard = time.monotonic()
-                elif time.monotonic() - heard > self.silence_limit_s:
-                    raise Ended(f"showed no progress for {self.silence_limit_s:g} s")
+                elif time.monotonic() - heard > (limit_s := self.silence_limit_s * share()):
+                    raise Ended(f"showed no progress for {limit_s:.0f} s")
                 # The guest may be somebody else's code: a full disk is this machine's trouble.
                 if excess := self._excess(run_dir) or (stream and stream.wrong()):
                     raise Ended(excess)
@@ -355,6 +356,11 @@ class LocalEngine(ABC):
             with self._lock:
                 self._guests.discard(guest)
         return None
+
+
+def share() -> float:
+    """Return the number of programs that want each CPU of this machine, at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _ended_within(thread: threading.Thread, limit_s: float) -> bool:
