@@ -474,6 +474,20 @@ def test_a_difference_of_less_than_a_tie_is_no_sentence() -> None:
     assert table(page).rows[0][1].startswith("WireGuard or OpenVPN UDP")
 
 
+def test_what_was_never_varied_alone_is_not_said_to_make_no_difference() -> None:
+    """Rate and delay changed together, as in two launches into a folder; a loss has one seed."""
+    swept = {"pep": ("none", "B"), "loss": ("0", "1"), "rate": ("10M", "20M")}
+    every = campaign(worth(28, rate={"20M": 0.57}), delay_ms=("250", "280"), **swept)
+    links = some(every, lambda of: (of["rate"], of["delay_ms"]) in {("10M", "250"), ("20M", "280")})
+    for cell in links.cells:
+        del cell.runs[5 if cell.values["loss"] == "0" else 1 :]
+    assert told(links)[1][1] == (
+        "No difference of the transfer time is shown for what was varied (the PEP). Not compared:"
+        " forward rate and one-way delay (never varied alone); random loss (with fewer than 5"
+        " seeds)."
+    )
+
+
 @pytest.mark.parametrize(("delay_ms", "decides"), [("250", False), ("20", True)])
 def test_less_than_a_round_trip_is_a_tie(delay_ms: str, decides: bool) -> None:
     """0.45 s are 1.6 % of 28 s, with an interval of no width: a result over LEO, none over GEO."""

@@ -36,6 +36,7 @@ TEMPLATES = {
         " chance: {command}."
     ),
     "nothing": "No difference of the {measure} is shown for what was varied ({swept}).",
+    "not_compared": "Not compared: {told}.",
     "few": "{what} changes the {measure} in {some} of {all} comparisons only.",
     "decides": "{what} decides: {series}.",
     "most": "{what} changes the {measure} most, but by less than 10 %: {series}.",
