@@ -20,7 +20,7 @@ from openbach_run.web import cells, heat, launches, reports, result_sets
 from openbach_run.web.answers import Json, Services, With, download, not_found
 from openbach_run.web.render import POLICY, Form, shown
 from openbach_run.web.result_sets import Results, Run
-from openbach_run.web.store import RUNNING
+from openbach_run.web.store import RUNNING, STOPPED
 
 LOOK_S = 0.1
 """The time in s that a page takes to look for new results; the rest is found in the background."""
@@ -139,6 +139,7 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
         running=[run for run in runs if run.status == RUNNING][: result_sets.PER_PAGE],
         to_go=result_sets.to_go(services, results),
         failed=[run for run in runs if run.failed][: result_sets.PER_PAGE],
+        stopped=[run for run in runs if run.status == STOPPED and run.left],
     )
 
 

@@ -45,6 +45,11 @@ CAPTURES = ".captures"
 """The folder for runs that were repeated for their packets:
 results/.captures/<folder>/runs/<run_id>."""
 CAPTURE_LIMIT_S = 1800.0
+LEFT = (
+    "SELECT i.run_dir FROM member m JOIN instance i ON i.id = m.instance WHERE m.folder = ? AND"
+    " m.run_id = ? AND i.run_dir <> '' ORDER BY i.id DESC"
+)
+"""The directory of what a stopped run has left."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,9 @@ def find_run(services: Services, folder: str, name: str) -> Run:
     if not run_files.is_there(place):
         # The directory has this name until its record is whole.
         place, goes_on = directory / "runs" / f"{name}.unfinished", True
+    if not run_files.is_there(place):
+        row = services.database.row(LEFT, folder, name)
+        place, goes_on = Path(row["run_dir"] if row else place), row is None
     if not run_files.is_there(place):
         raise not_found("Run", folder=folder, run=name)
     record = None if goes_on else Store(directory).load(name)
