@@ -168,6 +168,8 @@ def test_values_stand_below_each_other(values: list[float], places: int) -> None
 def test_curves_begin_with_the_first_byte() -> None:
     rtt = Curve("rtt (ms)", "a", [1.0, 4.0, 5.0], [500.0] * 3)
     goodput = Curve("goodput (Mbit/s)", "a", [3.0, 3.5, 4.0, 4.5], [0.0, 0.0, 1.0, 2.0])
+    control = replace(goodput, values=[1.6e-5, 0.0, 1.0, 2.0])
+    assert curves.from_first_byte([control])[0].times_s == [0.0, 0.5, 1.0], "not with iperf3's byte"
     later = Curve("goodput (Mbit/s)", "b", [7.0, 7.5, 8.0], [3.0, 4.0, 5.0], run=1)
     moved = [curve.times_s for curve in curves.from_first_byte([rtt, goodput, later])]
     assert moved == [[0.5, 1.5], [0.0, 0.5, 1.0], [0.0, 0.5, 1.0]]
