@@ -385,6 +385,19 @@ def test_a_campaign_that_is_written_otherwise_is_read_at_once(services: Services
     assert only(services).total == 25
 
 
+def test_jobs_of_proxies_and_tunnels_that_a_run_does_not_have_are_left_out(tmp_path: Path) -> None:
+    argvs = {
+        **{"satpep": ["B", "--at", "A,A_double", "run"], "pep": ["B", "--at", "B,B_double", "run"]},
+        **{"vpn": ["none", "10.0.0.1"], "file_transfer": ["none"]},
+    }
+    start = {"t_s": 0.1, "event": "job_started", "entity": "pop"}
+    events = [{**start, "job": job, "argv": argv} for job, argv in argvs.items()]
+    lines = [f"{json.dumps({**of, 'instance_id': n})}\n" for n, of in enumerate(events)]
+    (tmp_path / "events.jsonl").write_text("".join(lines))
+    run = runs.Run("geo", "r", tmp_path, None, goes_on=True, spec={})
+    assert [job["job"] for job in runs.jobs_of(run)] == ["pep", "file_transfer"]
+
+
 def test_what_a_job_was_started_with_is_shown_while_it_runs_and_later(tmp_path: Path) -> None:
     """Also where files of a run are missing, or a guest has written anything.
 
