@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 from fastapi.testclient import TestClient
-from helpers.made_up import write_results
+from helpers.made_up import write_results, write_series
 from helpers.waiting import wait_for
 from helpers.web import application, visiting
 
@@ -200,7 +200,7 @@ def test_ratios_are_paired_and_differences_named(services: Services) -> None:
     assert made is not None
     words = [("cell", f"folder/matrix/{cell.key}") for cell in made.rows[0][1] if cell is not None]
     items = compare.items_of(services, [*words, ("run", "matrix/none"), ("cell", "x")])
-    assert [one.label for one in items] == ["none", "wireguard"]
+    assert [one.label for one in items] == ["vpn=none", "vpn=wireguard"]
     assert compare.differences(items) == ["vpn"]
     assert compare.warnings(items) == []
     row = compare.ratios(services, items, 0)[0]
@@ -211,6 +211,40 @@ def test_ratios_are_paired_and_differences_named(services: Services) -> None:
         and found.seeds == 3
         and 1.0 < found.median < 1.02
     )
+
+
+def test_connections_that_a_pep_ends_are_not_set_beside_whole_ones(tmp_path: Path) -> None:
+    """Of four cells of one scenario in two named folders; a tunnel keeps a PEP from splitting."""
+    swept = {"pep": ("none", "A"), "cc": ("cubic",), "loss": ("0",)}
+    for name, vpn in (("open", "none"), ("tunnel", "wireguard")):
+        write_results(tmp_path / name, 2, vpn=(vpn,), **swept)
+    app = application(tmp_path)
+    with visiting(app) as client:
+        services: Services = app.state.services
+        services.index.look()
+        result_sets.mark(services, "folder/open", name="No VPN")
+        sets = {"none": "open", "wireguard": "tunnel"}
+        known = services.index.cells_by_id(range(1, 9)).values()
+        cells = sorted((cell.values["vpn"], cell.values["pep"] != "none", cell) for cell in known)
+        geo = [cell for *_, cell in cells if cell.scenario == "geo_loss"]
+        words = [("cell", f"folder/{sets[cell.values['vpn']]}/{cell.key}") for cell in geo]
+        for record in tmp_path.glob("*/runs/*/record.json"):
+            write_series(record.parent)
+        items = compare.items_of(services, words)
+        assert [(item.label, item.is_split) for item in items] == [
+            ("No VPN: vpn=none pep=none", False),
+            ("No VPN: vpn=none pep=A", True),
+            ("vpn=wireguard pep=none", False),
+            ("vpn=wireguard pep=A", False),
+        ]
+        assert "TCP connections of No VPN: vpn=none pep=A:" in "; ".join(compare.warnings(items))
+        rows = {row.words: row for row in compare.ratios(services, items, 0)}
+        row = rows["retransmits, of different connections: no ratio"]
+        assert (row.better, row.medians, row.ratios[1]) == ("", [0, 0, 0, 0], None)
+        assert None not in rows["transfer time (s)"].ratios[1:]
+        csv = client.get("/page/curves.csv", params=[*words]).text
+    assert "No VPN: vpn=none pep=A: tcp_series on server to PEP," in csv
+    assert "vpn=wireguard pep=A: tcp_series on server," in csv
 
 
 @pytest.mark.parametrize(

@@ -98,14 +98,12 @@ def first_plots(curves: Iterable[Curve]) -> list[str]:
 def overlaid(named: Sequence[tuple[str, Sequence[Curve]]]) -> list[Curve]:
     """Return the curves of several runs in one list.
 
-    A line has its run's name, and its own label only if the run has several lines in that plot.
-    With an empty name it keeps its own label.
+    A line has its run's name before its own label: where it was measured is told for each run.
     """
     lines = []
     for number, (name, curves) in enumerate(named):
         for curve in curves:
-            alone = sum(other.plot == curve.plot for other in curves) == 1
-            label = curve.line if not name else name if alone else f"{name}: {curve.line}"
+            label = f"{name}: {curve.line}" if name else curve.line
             lines.append(replace(curve, line=label, run=number))
     return sorted(lines, key=lambda curve: rank(curve.plot))
 

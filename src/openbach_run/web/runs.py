@@ -142,7 +142,7 @@ def _jobs_in(
 
 
 def _is_idle(event: Mapping[str, Any]) -> bool:
-    """Return whether a job that starts is a proxy elsewhere than on its host, or no tunnel's end."""
+    """Return whether a job that starts is a proxy of another position or a tunnel none."""
     argv = event.get("argv") or [""]
     if RENAMED.get(event["job"], (event["job"],))[0] == PROXY and "--at" in argv[:-1]:
         return argv[0] not in argv[argv.index("--at") + 1].split(",")
