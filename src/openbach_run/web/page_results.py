@@ -49,14 +49,20 @@ def results(request: Request, services: With) -> Response:
         matching.sort(key=attrgetter(sort.lstrip("-")), reverse=sort.startswith("-"))
     page = max(1, result_sets.number_of(query.get("page", "1")))
     first = (page - 1) * result_sets.PER_PAGE
+    sets = matching[first : first + result_sets.PER_PAGE]
+    values = {of.item: {**of.values} for of in sets}
+    for item in values:
+        if item.startswith("launch/"):
+            values[item] |= launches.chosen(services, result_sets.number_of(item[7:]))
     return shown(
         request,
         "results.html",
-        sets=matching[first : first + result_sets.PER_PAGE],
+        sets=sets,
+        values=values,
         count=len(matching),
         page=page,
         pages=-(-len(matching) // result_sets.PER_PAGE),
-        settings=sorted(set().union(*(results.values for results in every))),
+        settings=sorted(set().union(*values.values(), *(results.values for results in every))),
         states=result_sets.STATES,
         scenarios=sorted(set().union(*(results.scenarios for results in every))),
         tags=sorted(set().union(*(results.tags for results in every))),
@@ -135,6 +141,8 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
         launch=row,
         again=again(services, results, row, runs),
         label=label,
+        values=heat.values_of(services, results.item, table.measure) if table else {},
+        place=services.launcher.results,
         latest=result_sets.latest(services, results.item),
         running=[run for run in runs if run.status == RUNNING][: result_sets.PER_PAGE],
         to_go=result_sets.to_go(services, results),
