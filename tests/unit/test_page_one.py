@@ -461,7 +461,7 @@ def test_eight_runs_of_one_seed_say_what_is_needed_and_recommend_nothing(
     assert len(own.cells) == 8
     assert found[1:] == [
         f"Nothing is claimed: a cell has 1 seed, and 5 are needed to tell {parts} or the VPN from"
-        " chance: ./openbach-run geo_loss --seeds 5."
+        " chance. This runs them: ./openbach-run geo_loss --seeds 5"
     ]
     assert use_table(page) is None
 
