@@ -115,6 +115,15 @@ def test_finding(services: Services, asked: dict[str, str], found: bool) -> None
     assert bool(result_sets.matching(services, result_sets.all_sets(services), asked)) is found
 
 
+def test_the_log_has_the_measure_before_the_length_of_the_run(
+    services: Services, tmp_path: Path
+) -> None:
+    with visiting(application(tmp_path)) as client:
+        log = client.get("/page/set/folder/matrix").text.partition('id="log"')[2]
+    line = r"seed 3, transfer time \(s\) [\d.]+; the whole run: [\d.]+ s by its own clock in 1\.0 s</li>"
+    assert re.search(line, log)
+
+
 def test_a_map_without_a_cell_has_no_page() -> None:
     assert heat.page_of([], "1", 120) == (0, 0, [])
 
@@ -421,8 +430,10 @@ def test_a_campaign_that_is_written_otherwise_is_read_at_once(services: Services
 
 def test_jobs_of_proxies_and_tunnels_that_a_run_does_not_have_are_left_out(tmp_path: Path) -> None:
     argvs = {
-        **{"satpep": ["B", "--at", "A,A_double", "run"], "pep": ["B", "--at", "B,B_double", "run"]},
-        **{"vpn": ["none", "10.0.0.1"], "file_transfer": ["none"]},
+        "satpep": ["B", "--at", "A,A_double", "run"],
+        "pep": ["B", "--at", "B,B_double", "run"],
+        "vpn": ["none", "10.0.0.1"],
+        "file_transfer": ["none"],
     }
     start = {"t_s": 0.1, "event": "job_started", "entity": "pop"}
     events = [{**start, "job": job, "argv": argv} for job, argv in argvs.items()]
