@@ -107,7 +107,7 @@ def fields_of(
         Sweep(Path(scenario.name), scenario, subs, dict.fromkeys(settings, ()), (1,))
     )
     choices |= {name: (NO_FILE, *links.all_links(services.launcher.results)) for name in of_links}
-    fields = []
+    fields: list[dict[str, Any]] = []
     for name in (name for name in names if name in settings):
         whole = [str(value) for value in swept.get(name, [])]
         own = defaults if name in scenario.arguments else constants
@@ -131,11 +131,11 @@ def fields_of(
                 "is_link": name in of_links,
             }
         )
-    own = {field["name"]: (field["whole"] or [""])[0] for field in fields}
-    orbits = next((field["chosen"] for field in fields if field["name"] == ORBIT), [])
+    usual = {field["name"]: (field["whole"] or [""])[0] for field in fields}
+    orbits = [name for field in fields if field["name"] == ORBIT for name in field["chosen"]]
     satellites = entries_of(services.platform.packages)["satellites"]
     for of_form in fields:
-        of_form["preset"] = ", ".join(_presets(of_form["name"], own, orbits, satellites))
+        of_form["preset"] = ", ".join(_presets(of_form["name"], usual, orbits, satellites))
     return sorted(fields, key=lambda field: not field["is_common"])
 
 
