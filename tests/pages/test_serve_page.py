@@ -127,7 +127,10 @@ def test_from_opening_to_two_tunnels_over_each_other(
     page.get_by_role("link", name="Compare (2)").click()
     lines = page.locator("figure", has_text="goodput").first.locator(".legend label")
     expect(lines).to_have_count(2)
-    assert sorted(text.strip() for text in lines.all_inner_texts()) == ["openvpn_udp", "wireguard"]
+    assert sorted(text.strip() for text in lines.all_inner_texts()) == [
+        "vpn=openvpn_udp: tcp_series on server",
+        "vpn=wireguard: tcp_series on server",
+    ]
     expect(page.locator(".uplot canvas").first).to_be_visible()
     page.screenshot(path=picture("serve-overlay"), full_page=True)
     again = page.context.new_page()
@@ -135,7 +138,7 @@ def test_from_opening_to_two_tunnels_over_each_other(
     expect(
         again.locator("figure", has_text="goodput").first.locator(".legend label")
     ).to_have_count(2)
-    page.get_by_role("link", name="openvpn_udp", exact=True).click()
+    page.get_by_role("link", name="vpn=openvpn_udp", exact=True).click()
     page.locator("#seeds ~ .wide a").first.click()
     expect(page.locator("svg.route")).to_have_attribute(
         "aria-label", re.compile("tunnel openvpn_udp from box to pop; no PEP")

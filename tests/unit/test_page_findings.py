@@ -12,6 +12,7 @@ from helpers.planted import campaigns, runs
 
 from openbach_run.report.front import costs_table, front_of
 from openbach_run.report.page_model import page_one
+from openbach_run.report.write import write_first
 from openbach_run.results.record import Record
 
 TIME, PAGE = "transfer_time_s", "page_load_time_s"
@@ -78,6 +79,13 @@ def test_1_of_one_seed_nothing_is_claimed_and_the_command_is_there(tmp_path: Pat
     text = told(calls_and_pages(seeds=1), tmp_path)
     assert "equivalent" not in text and "decides" not in text and "Avoid" not in text
     assert "./openbach-run made_up --seeds 5" in text
+
+
+def test_1_one_run_is_called_one_cell_and_one_run(tmp_path: Path) -> None:
+    write_first(
+        campaigns(runs("geo_loss", losses, 1, cc=("cubic",), loss=("0",)), tmp_path), tmp_path
+    )
+    assert "1 cell, 1 run.\n" in (tmp_path / "report.md").read_text()
 
 
 def losses(values: Values, luck: random.Random) -> dict[str, float]:

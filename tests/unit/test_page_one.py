@@ -461,7 +461,7 @@ def test_eight_runs_of_one_seed_say_what_is_needed_and_recommend_nothing(
     assert len(own.cells) == 8
     assert found[1:] == [
         f"Nothing is claimed: a cell has 1 seed, and 5 are needed to tell {parts} or the VPN from"
-        " chance: ./openbach-run geo_loss --seeds 5."
+        " chance. This runs them: ./openbach-run geo_loss --seeds 5"
     ]
     assert use_table(page) is None
 
@@ -472,6 +472,20 @@ def test_a_difference_of_less_than_a_tie_is_no_sentence() -> None:
     page, found = told(campaign(headers, vpn=VPNS[:3]))
     assert any("No difference of the transfer time is shown" in one for one in found)
     assert table(page).rows[0][1].startswith("WireGuard or OpenVPN UDP")
+
+
+def test_what_was_never_varied_alone_is_not_said_to_make_no_difference() -> None:
+    """Rate and delay changed together, as in two launches into a folder; a loss has one seed."""
+    swept = {"pep": ("none", "B"), "loss": ("0", "1"), "rate": ("10M", "20M")}
+    every = campaign(worth(28, rate={"20M": 0.57}), delay_ms=("250", "280"), **swept)
+    links = some(every, lambda of: (of["rate"], of["delay_ms"]) in {("10M", "250"), ("20M", "280")})
+    for cell in links.cells:
+        del cell.runs[5 if cell.values["loss"] == "0" else 1 :]
+    assert told(links)[1][1] == (
+        "No difference of the transfer time is shown for what was varied (the PEP). Not compared:"
+        " forward rate and one-way delay (never varied alone); random loss (with fewer than 5"
+        " seeds)."
+    )
 
 
 @pytest.mark.parametrize(("delay_ms", "decides"), [("250", False), ("20", True)])

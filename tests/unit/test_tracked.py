@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 from size_budget import tracked
@@ -29,6 +30,14 @@ def test_a_campaigns_report_is_its_results() -> None:
             assert file.name == "results.parquet" or is_shown, file
     for page in PAGES:
         assert (ROOT / page).stat().st_size <= PAGE_BYTES, page
+
+
+def test_the_password_of_a_server_in_the_checkout_is_ignored() -> None:
+    """`serve` keeps the file, which OpenBACH's scripts read, where it was started."""
+    words = ["git", "check-ignore", "controller", ".controller.0123456789abcdef"]
+    assert (
+        subprocess.run(words, cwd=ROOT, capture_output=True, check=False).stdout.count(b"\n") == 2
+    )
 
 
 def test_a_scenario_is_json_where_people_open_it() -> None:

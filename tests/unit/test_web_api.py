@@ -42,7 +42,7 @@ from helpers.web import (
 )
 
 from openbach_run.openbach.expand import expand
-from openbach_run.web import instances, reports
+from openbach_run.web import instances, reports, result_sets
 from openbach_run.web.shared_work import Once
 
 CONFORMANCE = json.loads((ROOT / "tests/data/conformance.json").read_text())
@@ -901,6 +901,28 @@ def launch(client: TestClient, **fields: Any) -> Any:
 
 def launched(client: TestClient) -> int:
     return len(client.get("/project/satvpn/scenario_instance/?quiet").json())
+
+
+def test_what_a_launch_has_of_its_own_is_in_the_list_and_in_its_command(client: TestClient) -> None:
+    """Values that are the scenario's own anyway are in neither."""
+    launch(client, **{"values.rate": "20M", "values.loss": "preset"})
+    shown = client.get("/page/results").text
+    assert "vpn: none; cc: bbr; size: 1M; rate: 20M</td>" in shown
+    services = client.app.state.services  # type: ignore[attr-defined]
+    place = services.launcher.results / "geo"
+    assert reports._command(services, result_sets.find_set(services, "launch/1")) == (
+        f"./openbach-run geo vpn=none cc=bbr size=1M rate=20M --results {place}"
+    )
+    assert f"{place}</a>, with those of other launches" in client.get("/page/set/launch/1").text
+
+
+def test_the_form_says_what_preset_is_and_that_an_example_waits_for_launch(
+    client: TestClient,
+) -> None:
+    shown = client.get("/page/scenario/satvpn/geo?start=yes&values.orbit=geo,starlink").text
+    for words in ("10M (geo), 284M (starlink)", "that of rate (geo), 17M (starlink)"):
+        assert f"<code>preset</code> is {words}</p>" in shown
+    assert "Press <em>Launch</em> to begin" in shown and "&amp;start=yes" in client.get("/").text
 
 
 def test_an_argument_without_a_ticked_value_launches_nothing(client: TestClient) -> None:

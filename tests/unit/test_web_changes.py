@@ -262,6 +262,27 @@ def test_a_launch_is_removed_only_after_it_was_deleted_and_has_ended(visitors: V
     assert "launch/1" not in visitors.listed() | visitors.listed("?deleted=yes")
 
 
+def test_what_a_stopped_run_has_left_is_shown_and_what_never_began_is_no_link(
+    visitors: Visitors,
+) -> None:
+    visitors.settle()
+    (begun, waiting) = visitors.services.database.rows("SELECT * FROM member ORDER BY instance")
+    page = visitors.client.get(f"/page/run/geo/{begun['run_id']}").text
+    assert "It is running." in page
+    visitors.post(0, "launch/1/stop")
+    wait_for(lambda: list(visitors.results.glob("geo/runs/stopped-*")), "the stopped run")
+    (key,) = visitors.services.database.pairs(
+        "SELECT key, id FROM cell WHERE id IN (SELECT cell FROM member)"
+    )
+    cell = visitors.client.get(f"/page/set/launch/1/cell/{key}").text
+    links = [f'href="/page/run/geo/{of["run_id"]}"' in cell for of in (begun, waiting)]
+    assert links == [True, False]
+    assert "Stopped under way" in cell and "Stopped before it began" in cell
+    page = visitors.client.get(f"/page/run/geo/{begun['run_id']}").text
+    assert "It was stopped under way" in page
+    assert "stopped under way: <a" in visitors.client.get("/page/set/launch/1").text
+
+
 def test_a_deleted_launch_that_is_resumed_is_in_the_list_again(visitors: Visitors) -> None:
     visitors.post(0, "launch/1/stop")
     assert visitors.post(0, "delete/launch/1") and visitors.post(1, "launch/1/resume")

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 from fastapi.testclient import TestClient
-from helpers.made_up import write_results
+from helpers.made_up import write_results, write_series
 from helpers.waiting import wait_for
 from helpers.web import application, visiting
 
@@ -115,6 +115,15 @@ def test_finding(services: Services, asked: dict[str, str], found: bool) -> None
     assert bool(result_sets.matching(services, result_sets.all_sets(services), asked)) is found
 
 
+def test_the_log_has_the_measure_before_the_length_of_the_run(
+    services: Services, tmp_path: Path
+) -> None:
+    with visiting(application(tmp_path)) as client:
+        log = client.get("/page/set/folder/matrix").text.partition('id="log"')[2]
+    line = r"seed 3, transfer time \(s\) [\d.]+; the whole run: [\d.]+ s by its own clock in 1\.0 s</li>"
+    assert re.search(line, log)
+
+
 def test_a_map_without_a_cell_has_no_page() -> None:
     assert heat.page_of([], "1", 120) == (0, 0, [])
 
@@ -168,6 +177,8 @@ def test_values_stand_below_each_other(values: list[float], places: int) -> None
 def test_curves_begin_with_the_first_byte() -> None:
     rtt = Curve("rtt (ms)", "a", [1.0, 4.0, 5.0], [500.0] * 3)
     goodput = Curve("goodput (Mbit/s)", "a", [3.0, 3.5, 4.0, 4.5], [0.0, 0.0, 1.0, 2.0])
+    control = replace(goodput, values=[1.6e-5, 0.0, 1.0, 2.0])
+    assert curves.from_first_byte([control])[0].times_s == [0.0, 0.5, 1.0], "not with iperf3's byte"
     later = Curve("goodput (Mbit/s)", "b", [7.0, 7.5, 8.0], [3.0, 4.0, 5.0], run=1)
     moved = [curve.times_s for curve in curves.from_first_byte([rtt, goodput, later])]
     assert moved == [[0.5, 1.5], [0.0, 0.5, 1.0], [0.0, 0.5, 1.0]]
@@ -198,7 +209,7 @@ def test_ratios_are_paired_and_differences_named(services: Services) -> None:
     assert made is not None
     words = [("cell", f"folder/matrix/{cell.key}") for cell in made.rows[0][1] if cell is not None]
     items = compare.items_of(services, [*words, ("run", "matrix/none"), ("cell", "x")])
-    assert [one.label for one in items] == ["none", "wireguard"]
+    assert [one.label for one in items] == ["vpn=none", "vpn=wireguard"]
     assert compare.differences(items) == ["vpn"]
     assert compare.warnings(items) == []
     row = compare.ratios(services, items, 0)[0]
@@ -209,6 +220,40 @@ def test_ratios_are_paired_and_differences_named(services: Services) -> None:
         and found.seeds == 3
         and 1.0 < found.median < 1.02
     )
+
+
+def test_connections_that_a_pep_ends_are_not_set_beside_whole_ones(tmp_path: Path) -> None:
+    """Of four cells of one scenario in two named folders; a tunnel keeps a PEP from splitting."""
+    swept = {"pep": ("none", "A"), "cc": ("cubic",), "loss": ("0",)}
+    for name, vpn in (("open", "none"), ("tunnel", "wireguard")):
+        write_results(tmp_path / name, 2, vpn=(vpn,), **swept)
+    app = application(tmp_path)
+    with visiting(app) as client:
+        services: Services = app.state.services
+        services.index.look()
+        result_sets.mark(services, "folder/open", name="No VPN")
+        sets = {"none": "open", "wireguard": "tunnel"}
+        known = services.index.cells_by_id(range(1, 9)).values()
+        cells = sorted((cell.values["vpn"], cell.values["pep"] != "none", cell) for cell in known)
+        geo = [cell for *_, cell in cells if cell.scenario == "geo_loss"]
+        words = [("cell", f"folder/{sets[cell.values['vpn']]}/{cell.key}") for cell in geo]
+        for record in tmp_path.glob("*/runs/*/record.json"):
+            write_series(record.parent)
+        items = compare.items_of(services, words)
+        assert [(item.label, item.is_split) for item in items] == [
+            ("No VPN: vpn=none pep=none", False),
+            ("No VPN: vpn=none pep=A", True),
+            ("vpn=wireguard pep=none", False),
+            ("vpn=wireguard pep=A", False),
+        ]
+        assert "TCP connections of No VPN: vpn=none pep=A:" in "; ".join(compare.warnings(items))
+        rows = {row.words: row for row in compare.ratios(services, items, 0)}
+        row = rows["retransmits, of different connections: no ratio"]
+        assert (row.better, row.medians, row.ratios[1]) == ("", [0, 0, 0, 0], None)
+        assert None not in rows["transfer time (s)"].ratios[1:]
+        csv = client.get("/page/curves.csv", params=[*words]).text
+    assert "No VPN: vpn=none pep=A: tcp_series on server to PEP," in csv
+    assert "vpn=wireguard pep=A: tcp_series on server," in csv
 
 
 @pytest.mark.parametrize(
@@ -381,6 +426,21 @@ def test_a_campaign_that_is_written_otherwise_is_read_at_once(services: Services
     (folder / "campaign.json").write_text(json.dumps(document, indent=1))
     services.index.look()
     assert only(services).total == 25
+
+
+def test_jobs_of_proxies_and_tunnels_that_a_run_does_not_have_are_left_out(tmp_path: Path) -> None:
+    argvs = {
+        "satpep": ["B", "--at", "A,A_double", "run"],
+        "pep": ["B", "--at", "B,B_double", "run"],
+        "vpn": ["none", "10.0.0.1"],
+        "file_transfer": ["none"],
+    }
+    start = {"t_s": 0.1, "event": "job_started", "entity": "pop"}
+    events = [{**start, "job": job, "argv": argv} for job, argv in argvs.items()]
+    lines = [f"{json.dumps({**of, 'instance_id': n})}\n" for n, of in enumerate(events)]
+    (tmp_path / "events.jsonl").write_text("".join(lines))
+    run = runs.Run("geo", "r", tmp_path, None, goes_on=True, spec={})
+    assert [job["job"] for job in runs.jobs_of(run)] == ["pep", "file_transfer"]
 
 
 def test_what_a_job_was_started_with_is_shown_while_it_runs_and_later(tmp_path: Path) -> None:

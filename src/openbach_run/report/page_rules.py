@@ -140,7 +140,20 @@ def _few(block: Block, measure: str) -> str:
     if any(effect.differing for effect in block.effects):
         facts = {"some": most.differing, "all": most.compared, "measure": measure}
         return say("few", what=words.capital(words.what(most.name)), **facts)
-    return say("nothing", swept=", ".join(map(words.what, block.swept)), measure=measure)
+    compared = [words.what(effect.name) for effect in block.effects if effect.compared]
+    nothing = say("nothing", swept=", ".join(compared), measure=measure) if compared else ""
+    return " ".join(filter(None, [nothing, _not_compared(block)]))
+
+
+def _not_compared(block: Block) -> str:
+    """Say what was varied without two cells that differ in it alone and have seeds enough."""
+    whys = {False: "never varied alone", True: f"with fewer than {MIN_SEEDS} seeds"}
+    told = []
+    for has_pairs, why in whys.items():
+        effects = [effect for effect in block.effects if not effect.compared]
+        names = [words.what(effect.name) for effect in effects if bool(effect.groups) == has_pairs]
+        told += [f"{words.listed(names)} ({why})"] if names else []
+    return say("not_compared", told="; ".join(told)) if told else ""
 
 
 def _series(block: Block, effect: Effect) -> str:

@@ -33,9 +33,10 @@ TEMPLATES = {
     "one": "One configuration was run: {measure} {median}.",
     "no_claim": (
         "Nothing is claimed: a cell has {seeds}, and {least} are needed to tell {swept} from"
-        " chance: {command}."
+        " chance. This runs them: {command}"
     ),
     "nothing": "No difference of the {measure} is shown for what was varied ({swept}).",
+    "not_compared": "Not compared: {told}.",
     "few": "{what} changes the {measure} in {some} of {all} comparisons only.",
     "decides": "{what} decides: {series}.",
     "most": "{what} changes the {measure} most, but by less than 10 %: {series}.",

@@ -15,6 +15,8 @@ from typing import Any
 
 from openbach_run.campaign.model import USUAL
 from openbach_run.clock import VIRTUAL
+from openbach_run.report.cells import Cell
+from openbach_run.report.recommendations import has_idle_pep
 from openbach_run.results.intervals import Estimate, ratio, unpaired
 from openbach_run.results.store import Store
 from openbach_run.web import result_sets
@@ -26,6 +28,10 @@ MOST = 12
 """The most items, and the most curves of the seeds of one cell."""
 AMOUNTS = ("size", "duration_s", "streams", "loads", "warm_up", "series_s", "rate_kbps", "pings")
 """Arguments that say how much is done. Where they differ, measures are not of the same thing."""
+OF_CONNECTION = ("retransmits", "mss_bytes", "tcp_rtt_ms")
+"""Ends of the names of measures of one TCP connection, which a PEP ends."""
+SERIES = ("tcp_series", "tcp_throughput")
+"""The jobs whose curves are of such a connection."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,12 @@ class Item:
         """Return the number of runs that have ended otherwise."""
         return sum(run.failed for run in self.runs)
 
+    @property
+    def is_split(self) -> bool:
+        """Return whether a PEP splits the TCP connection of the end hosts."""
+        cell = Cell(dict(self.values), [])
+        return self.values.get("pep", "none") != "none" and not has_idle_pep(cell)
+
 
 def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]:
     """Return the items that an address names; those that do not exist are left out.
@@ -64,7 +76,14 @@ def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]
         if item is not None:
             items.append(item)
     names = differences(items)
-    labelled = [replace(item, label=_label(item, names)) for item in items]
+    sets = {item.word: item.word.partition("=")[2].rpartition("/")[0] for item in items}
+    titles = services.database.pairs("SELECT item, name FROM mark WHERE name <> ''")
+    if len({*sets.values()}) < 2:
+        titles = {}
+    labelled = []
+    for item in items:
+        texts = [titles.get(sets[item.word], ""), _label(item, names)]
+        labelled.append(replace(item, label=": ".join(filter(None, texts))))
     # Two runs of one cell in different folders have the same values and seed.
     often = [item.label for item in labelled]
     return [_told_apart(item) if often.count(item.label) > 1 else item for item in labelled]
@@ -108,7 +127,7 @@ def _item(
 
 def _label(item: Item, names: Sequence[str]) -> str:
     """Return a label of the values that tell an item from the others; at most five of them."""
-    parts = [item.values.get(name, "–") for name in names if name != "scenario"][:5]
+    parts = [f"{name}={item.values.get(name, '–')}" for name in names if name != "scenario"][:5]
     if "scenario" in names:
         parts.insert(0, item.scenario)
     if not item.is_cell:
@@ -150,6 +169,12 @@ def warnings(items: Sequence[Item], *, paired: bool = True) -> list[str]:
         texts.append(
             f"the seeds differ ({shown}): only the seeds that two have in common are paired"
         )
+    if split := [item.label for item in items if item.is_split]:
+        texts += [
+            f"a PEP splits the TCP connections of {', '.join(split)}: RTT, window, goodput and"
+            " retransmissions at the sender are of the leg to the PEP there, of the whole path"
+            " elsewhere"
+        ] * (len(split) < len(items))
     if any(item.failed for item in items):
         texts.append("some runs failed: what is left may be the easier part")
     return texts
@@ -185,16 +210,20 @@ def ratios(
     table = []
     for name in names:
         of_items = [_by_seed(item, name, by_row) for item in items]
+        of_leg = name.endswith(OF_CONNECTION)
+        apart = [of_leg and item.is_split != items[base].is_split for item in items]
         about = words.get(name, {"words": name, "better": ""})
         whole = of_items[base]
         estimates = [
             None
-            if number == base
+            if number == base or apart[number]
             else (ratio(values, whole) if paired else unpaired(values.values(), whole.values()))
             for number, values in enumerate(of_items)
         ]
-        if any(estimates):
+        if any(estimates) or any(apart):
             medians = [median(values.values()) if values else None for values in of_items]
+            text = f"{about['words']}, of different connections: no ratio"
+            about = {"words": text, "better": ""} if any(apart) else about
             table.append(Ratios(about["words"], about["better"], medians, estimates))
     return table
 
@@ -221,8 +250,16 @@ def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[
             label = item.label
             if len(items) == 1:
                 label = f"{label} seed {run.seed}" if item.is_cell else ""
-            named.append((label, curves_of(place, services.platform.packages)))
+            of_run = curves_of(place, services.platform.packages)
+            if item.is_split:
+                of_run = [_of_leg(curve) for curve in of_run]
+            named.append((label, of_run))
     return overlaid(named)
+
+
+def _of_leg(curve: Curve) -> Curve:
+    """Return the curve, if it is of a connection, with the leg that it is of in its label."""
+    return replace(curve, line=f"{curve.line} to PEP") if curve.line.startswith(SERIES) else curve
 
 
 def seed_of(items: Sequence[Item], seed: int | None) -> int | None:

@@ -32,6 +32,8 @@ GROUPS = (
 )
 """Goodput, RTT, window, queue, losses, tunnel: the first plot of each group is shown first."""
 QUEUE = 3
+CONTROL_MBPS = 0.002
+"""The most goodput of a control connection before the data: iperf3's has single bytes."""
 MIME = {"svg": "image/svg+xml", "png": "image/png", "csv": "text/csv"}
 
 
@@ -96,27 +98,26 @@ def first_plots(curves: Iterable[Curve]) -> list[str]:
 def overlaid(named: Sequence[tuple[str, Sequence[Curve]]]) -> list[Curve]:
     """Return the curves of several runs in one list.
 
-    A line has its run's name, and its own label only if the run has several lines in that plot.
-    With an empty name it keeps its own label.
+    A line has its run's name before its own label: where it was measured is told for each run.
     """
     lines = []
     for number, (name, curves) in enumerate(named):
         for curve in curves:
-            alone = sum(other.plot == curve.plot for other in curves) == 1
-            label = curve.line if not name else name if alone else f"{name}: {curve.line}"
+            label = f"{name}: {curve.line}" if name else curve.line
             lines.append(replace(curve, line=label, run=number))
     return sorted(lines, key=lambda curve: rank(curve.plot))
 
 
 def from_first_byte(curves: Sequence[Curve]) -> list[Curve]:
-    """Return the curves with the times of each run since its first byte.
+    """Return the curves with the times of each run since the first byte of its data.
 
-    That is the last sample before its first goodput; without goodput it is its first statistic.
+    That is the last sample before goodput of more than a control connection; without goodput it is
+    the run's first statistic.
     What was before, as the time that tunnels take to be set up, is left out.
     """
     begin_s: dict[int, tuple[bool, float]] = {}
     for curve in curves:
-        sent = next((number for number, value in enumerate(curve.values) if value), None)
+        sent = next((n for n, value in enumerate(curve.values) if value > CONTROL_MBPS), None)
         # Goodput is group 0: False is less than True, so its time is preferred.
         is_other = rank(curve.plot)[0] != 0 or sent is None
         mine = (is_other, curve.times_s[0 if is_other else max(0, (sent or 0) - 1)])

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +18,7 @@ from typing import Any
 
 from starlette.datastructures import FormData, QueryParams
 
+from openbach_jobs.presets import FORWARD, PRESET, SAME
 from openbach_run.campaign.checks import wrong_in
 from openbach_run.campaign.forecast import duration, most_like_s
 from openbach_run.campaign.model import Campaign, Seeds, Sweep, expanded
@@ -24,6 +26,8 @@ from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.reading import NO_FILE, settings_of, sweep_of, sweep_table
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.errors import InputError
+from openbach_run.link_checks import ORBIT, in_force, read_presets
+from openbach_run.openbach.job_folders import entries_of
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.uses import argument_choices
@@ -103,7 +107,7 @@ def fields_of(
         Sweep(Path(scenario.name), scenario, subs, dict.fromkeys(settings, ()), (1,))
     )
     choices |= {name: (NO_FILE, *links.all_links(services.launcher.results)) for name in of_links}
-    fields = []
+    fields: list[dict[str, Any]] = []
     for name in (name for name in names if name in settings):
         whole = [str(value) for value in swept.get(name, [])]
         own = defaults if name in scenario.arguments else constants
@@ -127,7 +131,23 @@ def fields_of(
                 "is_link": name in of_links,
             }
         )
+    usual = {field["name"]: (field["whole"] or [""])[0] for field in fields}
+    orbits = [name for field in fields if field["name"] == ORBIT for name in field["chosen"]]
+    satellites = entries_of(services.platform.packages)["satellites"]
+    for of_form in fields:
+        of_form["preset"] = ", ".join(_presets(of_form["name"], usual, orbits, satellites))
     return sorted(fields, key=lambda field: not field["is_common"])
+
+
+def _presets(
+    name: str, own: Mapping[str, str], orbits: Sequence[str], files: Mapping[str, Path]
+) -> Iterator[str]:
+    """Yield what `preset` means in a field for each satellite: `10M (geo)`."""
+    for orbit in orbits if own[name] == PRESET else ():
+        with suppress(InputError):  # told at the field
+            text = in_force({**own, ORBIT: orbit}, read_presets([orbit], files))[name]
+            leader = FORWARD.get(name) if text == SAME else None
+            yield f"{f'that of {leader}' if leader else text} ({orbit})"
 
 
 # What is said of their values

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.record import Record
 from openbach_run.results.store import Store
 from openbach_run.web import links
-from openbach_run.web.answers import Services, not_found
+from openbach_run.web.answers import Refusal, Services, not_found
 from openbach_run.web.index import MEMBER
 from openbach_run.web.instances import find_scenario, project_inventory
 from openbach_run.web.launcher import Order
@@ -138,6 +139,17 @@ def seeds_of(row: Row) -> Seeds:
     """Return the seeds of a launch; None for the default."""
     seeds = json.loads(row["seeds"])
     return None if seeds is None else tuple(seeds)
+
+
+def chosen(services: Services, number: int) -> dict[str, list[str]]:
+    """Return the values of a launch that are not its scenario's own; all if that is gone."""
+    row, packages = find_launch(services, number), services.platform.packages
+    own: Mapping[str, Sequence[str]] = {}
+    with suppress(InputError, Refusal):
+        scenario, subs, _ = find_scenario(services, row["project"], row["scenario"])
+        own = sweep_of(Path(scenario.name), scenario, subs, {}, None, packages, files=False).values
+    every: dict[str, list[str]] = json.loads(row["values"])
+    return {name: values for name, values in every.items() if values != [*own.get(name, ())]}
 
 
 def stop(services: Services, number: int) -> None:

@@ -20,7 +20,7 @@ from openbach_run.web import cells, heat, launches, reports, result_sets
 from openbach_run.web.answers import Json, Services, With, download, not_found
 from openbach_run.web.render import POLICY, Form, shown
 from openbach_run.web.result_sets import Results, Run
-from openbach_run.web.store import RUNNING
+from openbach_run.web.store import RUNNING, STOPPED
 
 LOOK_S = 0.1
 """The time in s that a page takes to look for new results; the rest is found in the background."""
@@ -49,14 +49,20 @@ def results(request: Request, services: With) -> Response:
         matching.sort(key=attrgetter(sort.lstrip("-")), reverse=sort.startswith("-"))
     page = max(1, result_sets.number_of(query.get("page", "1")))
     first = (page - 1) * result_sets.PER_PAGE
+    sets = matching[first : first + result_sets.PER_PAGE]
+    values = {of.item: {**of.values} for of in sets}
+    for item in values:
+        if item.startswith("launch/"):
+            values[item] |= launches.chosen(services, result_sets.number_of(item[7:]))
     return shown(
         request,
         "results.html",
-        sets=matching[first : first + result_sets.PER_PAGE],
+        sets=sets,
+        values=values,
         count=len(matching),
         page=page,
         pages=-(-len(matching) // result_sets.PER_PAGE),
-        settings=sorted(set().union(*(results.values for results in every))),
+        settings=sorted(set().union(*values.values(), *(results.values for results in every))),
         states=result_sets.STATES,
         scenarios=sorted(set().union(*(results.scenarios for results in every))),
         tags=sorted(set().union(*(results.tags for results in every))),
@@ -135,10 +141,13 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
         launch=row,
         again=again(services, results, row, runs),
         label=label,
+        values=heat.values_of(services, results.item, table.measure) if table else {},
+        place=services.launcher.results,
         latest=result_sets.latest(services, results.item),
         running=[run for run in runs if run.status == RUNNING][: result_sets.PER_PAGE],
         to_go=result_sets.to_go(services, results),
         failed=[run for run in runs if run.failed][: result_sets.PER_PAGE],
+        stopped=[run for run in runs if run.status == STOPPED and run.left],
     )
 
 

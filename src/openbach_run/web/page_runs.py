@@ -44,7 +44,8 @@ def one_run(folder: str, name: str, request: Request, services: With) -> Respons
         values=values,
         route=runs.route_of(run),
         jobs=runs.jobs_of(run),
-        files=runs.FILES,
+        # A stopped run has what it wrote until then; it is not packed.
+        files=[name for name in runs.FILES if run.record or (run.place / name).is_file()],
         item=f"run={folder}/{name}",
         has_capture=runs.capture_file(services, run) is not None,
         words=services.database.pairs("SELECT name, words FROM measure"),

@@ -101,6 +101,19 @@ class Run(NamedTuple):
     virtual_s: float
     row: int | None
     """The id in table run; None until it has ended with a record."""
+    left: str = ""
+    """The directory of the instance that executes it; "" until that has begun."""
+
+    @property
+    def has_page(self) -> bool:
+        """Return whether it has left anything: what was stopped before it began has not."""
+        return bool(self.row is not None or self.left or self.status == RUNNING)
+
+    @property
+    def state(self) -> str:
+        """Return its status in words; of a stopped run also whether it had begun."""
+        when = "under way" if self.left else "before it began"
+        return f"{self.status} {when}" if self.status == STOPPED else self.status
 
     @property
     def ended(self) -> bool:
@@ -120,10 +133,10 @@ class Run(NamedTuple):
 
 # Runs
 
-RUNS = "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run"
+RUNS = "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row, '' AS left FROM run"
 RUNS_OF_FOLDER = f"""
 {RUNS} WHERE folder = ?1
-UNION ALL SELECT p.folder, p.run_id, p.cell, p.seed, 'Waiting', NULL, 0, NULL FROM planned p
+UNION ALL SELECT p.folder, p.run_id, p.cell, p.seed, 'Waiting', NULL, 0, NULL, '' FROM planned p
     WHERE p.folder = ?1 AND NOT EXISTS
         (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
 """
@@ -135,7 +148,7 @@ CASE WHEN r.status <> 'Finished Ok' AND i.status IN ('Scheduling', 'Running') TH
 RUNS_OF_LAUNCH = f"""
 SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, {STATUS},
     CASE WHEN r.id IS NULL THEN i.error ELSE r.error END AS error,
-    COALESCE(r.virtual_s, 0) AS virtual_s, r.id AS row
+    COALESCE(r.virtual_s, 0) AS virtual_s, r.id AS row, COALESCE(i.run_dir, '') AS left
     FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
     LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ?1
 """

@@ -46,6 +46,11 @@ CAPTURES = ".captures"
 """The folder for runs that were repeated for their packets:
 results/.captures/<folder>/runs/<run_id>."""
 CAPTURE_LIMIT_S = 1800.0
+LEFT = (
+    "SELECT i.run_dir FROM member m JOIN instance i ON i.id = m.instance WHERE m.folder = ? AND"
+    " m.run_id = ? AND i.run_dir <> '' ORDER BY i.id DESC"
+)
+"""The directory of what a stopped run has left."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,9 @@ def find_run(services: Services, folder: str, name: str) -> Run:
     if not run_files.is_there(place):
         # The directory has this name until its record is whole.
         place, goes_on = directory / "runs" / f"{name}.unfinished", True
+    if not run_files.is_there(place):
+        row = services.database.row(LEFT, folder, name)
+        place, goes_on = Path(row["run_dir"] if row else place), row is None
     if not run_files.is_there(place):
         raise not_found("Run", folder=folder, run=name)
     record = None if goes_on else Store(directory).load(name)
@@ -108,12 +116,15 @@ def jobs_of(run: Run) -> list[dict[str, Any]]:
 def _jobs_in(
     events: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the jobs that events tell of; one that has not ended lasts until the last event."""
+    """Yield the jobs that events tell of; one that has not ended lasts until the last event.
+
+    Proxies and ends of a tunnel that the run does not have are left out: their jobs do nothing.
+    """
     jobs: dict[int, dict[str, Any]] = {}
     now_s = 0.0
     for event in events:
         now_s = float(event["t_s"])
-        if event["event"] == "job_started":
+        if event["event"] == "job_started" and not _is_idle(event):
             jobs[event["instance_id"]] = {
                 "job": str(event["job"]),
                 "entity": str(event["entity"]),
@@ -129,6 +140,14 @@ def _jobs_in(
             job.update(status=str(event.get("status", "Stopped")), stop_s=job["stop_s"] or now_s)
     for job in jobs.values():
         yield {**job, "stop_s": now_s if job["stop_s"] is None else job["stop_s"]}
+
+
+def _is_idle(event: Mapping[str, Any]) -> bool:
+    """Return whether a job that starts is a proxy of another position or a tunnel none."""
+    argv = event.get("argv") or [""]
+    if RENAMED.get(event["job"], (event["job"],))[0] == PROXY and "--at" in argv[:-1]:
+        return argv[0] not in argv[argv.index("--at") + 1].split(",")
+    return bool(event["job"] == "vpn" and argv[0] == "none")
 
 
 def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
