@@ -139,6 +139,8 @@ class Run:
                 if one["status"] != "Finished"
             ]
             self.record.say(f"instance {number} has not ended, and is stopped: {', '.join(left)}")
+            for host, lines in self.jobs_running().items():
+                self.record.say(f"{host} still runs {'; '.join(lines)}")
             self.controller.post("scenario_instance/", number, body={})
             until(lambda: bool(self.instance(number)["stop_date"]), END_LIMIT_S)
         return self.instance(number)
