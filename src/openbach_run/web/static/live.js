@@ -6,6 +6,7 @@ const EVERY_MS = 1000;
 const place = location.pathname;
 const title = document.title;
 let telling = false;
+let leaving = false;
 
 async function ask(path) {
   const answer = await fetch(path);
@@ -35,6 +36,7 @@ function tell(state) {
 }
 
 async function look() {
+  if (leaving) return;
   let again = true;
   try {
     const state = await (await ask(`${place}/state`)).json();
@@ -61,6 +63,8 @@ document.getElementById("notify").addEventListener("click", async (event) => {
   telling = (await Notification.requestPermission()) === "granted";
   event.target.textContent = telling ? "You will be told" : "Your browser does not let this page tell you";
 });
+// What is deleted has no state to ask for.
+document.addEventListener("submit", (event) => { leaving = event.target.action.includes("/page/delete/"); });
 const begun = document.getElementById("live").dataset;
 if (begun.done !== begun.total) look();
 else document.getElementById("main").setAttribute("aria-busy", "false");
