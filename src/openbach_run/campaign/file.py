@@ -63,8 +63,9 @@ def plan_file(
                 for name, values in values_given.items()
                 if setting_of(name) in known_here
             }
+            listed = frozenset(values) - {*here}
             sweep = sweep_of(file, scenario, subs, {**values, **here}, seeds, packages)
-            campaigns.append(campaign_of(replace(sweep, seeds_if_random=if_random)))
+            campaigns.append(campaign_of(replace(sweep, seeds_if_random=if_random, listed=listed)))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}
