@@ -539,5 +539,5 @@ def test_a_pep_that_sends_as_the_hosts_beside_the_server_is_noted() -> None:
         return any(note.startswith("pep=B changes little here") for note in notes)
 
     assert noted("cc=cubic") and noted("cc=bbr", "cc_pep=bbr")
-    for other in ("cc_pep=bbr3", "terrestrial_ms=20", "pep=none", "initcwnd_pep=40"):
+    for other in ("cc_pep=bbr3", "terrestrial_ms=20", "initcwnd_pep=40"):
         assert not noted("cc=cubic", other)
