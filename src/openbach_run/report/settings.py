@@ -91,6 +91,10 @@ class Setting:
         """Return whether a configuration is recommended for having the least of the measure."""
         return self.measure.unit in ("s", "ms")
 
+    def at_loss(self, loss: str) -> str:
+        """Return a loss that was asked for in words; a link with a file may have its own."""
+        return said("loss", loss) + (" on top of the file's" if file_of(self.shared) else "")
+
     @property
     def is_matrix(self) -> bool:
         """Return whether the section has the published report's figures and tables.
@@ -188,9 +192,7 @@ def conditions(setting: Setting) -> list[str]:
             continue
         if (name, value) == ("cpu", FREE) and not all(cell.is_paired for cell in setting.cells):
             continue  # it costs what it costs there
-        parts.append(
-            said(name, value) + (" on top of the file's" if file and name == "loss" else "")
-        )
+        parts.append(setting.at_loss(value) if name == "loss" else said(name, value))
     return [*link, *parts, *_bottleneck(setting)]
 
 
