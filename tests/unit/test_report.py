@@ -299,7 +299,7 @@ def test_what_follows_from_the_orbit_is_in_no_title() -> None:
         "LEO (multi flow)",
         "GEO (multi flow, one-way delay 300 ms)",
     ]
-    assert said("delay_ms", "none") == "one-way delay of a satellite that moves"
+    assert said("delay_ms", "none") == "one-way delay that changes with time"
 
 
 def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:

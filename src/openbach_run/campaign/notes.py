@@ -38,7 +38,7 @@ def notes_of(campaign: Campaign) -> list[str]:
         texts += notes(noted, own_values(campaign, cell))
     for cell in campaign.cells:
         texts += remarks(cell, campaign.presets)
-    texts += [_same_pep(cell) for cell in campaign.cells]
+    texts += [_same_pep(cell) for cell in campaign.cells if "pep" in campaign.given]
     return list(filter(None, dict.fromkeys([*texts, *_idle_values(campaign)])))
 
 
