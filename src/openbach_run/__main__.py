@@ -6,6 +6,7 @@ It also makes the launcher's Python environment again if that is damaged.
 
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,9 @@ def damaged(error: ImportError | SyntaxError) -> bool:
 
 def main() -> int:
     """Run the command line, and return the exit code."""
+    words = sys.argv[1:]
+    if "--" not in words and {"-h", "--help"} & {*words}:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--help | head` ends as other tools do
     gc.set_threshold(100_000)  # of 700: what is imported and planned is there to stay
     # numpy's threads would spin on the guests' CPUs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -60,7 +60,7 @@ def test_its_readme_says_what_a_stranger_asks(artifact: Path) -> None:
     readme = (artifact / "README.md").read_text()
     assert readme.startswith("# A | paper\n")
     figures = table(readme, "figure")
-    assert [row[0] for row in figures] == ["F1", "F2"]
+    assert [row[0] for row in figures] == ["R1", "R2"]
     assert (
         figures[0][1] == "`./openbach geo vpn=none cc=cubic size=100k noise=off --seeds 1,2,3,4,5`"
     )
@@ -122,10 +122,10 @@ def test_a_second_checkout_verifies_it_with_its_bundle_only(artifact: Path, tmp_
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
     assert done.stdout.endswith("10 runs of 2 figures repeated: all the same\n")
-    kept = ("--only", "F2", "--results", str(tmp_path / "again"), "--quiet")
+    kept = ("--only", "R2", "--results", str(tmp_path / "again"), "--quiet")
     ours = command("artifact", "--verify", str(moved), *kept, cwd=tmp_path, checkout=other)
     assert ours.returncode == 0, ours.stderr
-    assert re.search(r"^F2 transfer time = 1\.5\d+ s, 5 of 5 seeds: the same", ours.stdout, re.M)
+    assert re.search(r"^R2 transfer time = 1\.5\d+ s, 5 of 5 seeds: the same", ours.stdout, re.M)
     assert len([*(tmp_path / "again/runs").iterdir()]) == 5
 
 
@@ -164,10 +164,10 @@ def better(said: Any) -> Any:
 
 @pytest.mark.nightly
 def test_figures_that_the_records_do_not_have_are_found(artifact: Path, tmp_path: Path) -> None:
-    done = verify_altered(artifact, tmp_path / "a", "figures.json", better)
+    done = verify_altered(artifact, tmp_path / "a", "results.json", better)
     assert (done.returncode, done.stdout) == (1, "")
-    assert 'figures.json has "median": 0.5 where the records have "median": 1.' in done.stderr
-    assert done.stderr.endswith('("name": "F1")\n')
+    assert 'results.json has "median": 0.5 where the records have "median": 1.' in done.stderr
+    assert done.stderr.endswith('("name": "R1")\n')
 
 
 @pytest.mark.nightly
@@ -176,7 +176,7 @@ def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> 
     place = Path(shutil.copytree(artifact, tmp_path / "altered"))
     forge(min(place.glob("results/small/runs/*")))
     said = said_by([place / "results/small"], place / "claims.yml")
-    (place / "figures.json").write_text(said.as_json())
+    (place / "results.json").write_text(said.as_json())
     put_sums(place)
     done = command("artifact", "--verify", str(place), "--quiet")
     assert done.returncode == 1, done.stderr
@@ -374,7 +374,7 @@ def test_what_a_record_says_is_no_markdown_and_no_shell(results: Path, tmp_path:
         (("--verify", "src", "-o", "x"), "takes no RESULTS"),
         (("src", "-o", "docs"), "is there already"),
         (("src", "-o", "no/where"), "is no directory"),
-        (("src", "-o", "x", "--only", "F1"), "--only goes with --verify"),
+        (("src", "-o", "x", "--only", "R1"), "--only goes with --verify"),
         (("src", "-o", "x", "--results", "y"), "--results goes with --verify"),
         (("src", "-o", "x", "--bundle", "nothere"), "no such file"),
         (("src", "-o", "x", "--runs", "3"), "--runs goes with --plain"),
@@ -392,7 +392,7 @@ def test_wrong_words_are_refused(words: tuple[str, ...], said: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(("--only", "F9"), "F1 to F2, MINE"), (("--minutes", "0"), "more than 0")],
+    [(("--only", "R9"), "R1 to R2, MINE"), (("--minutes", "0"), "more than 0")],
 )
 def test_wrong_choices_are_refused(artifact: Path, words: tuple[str, ...], said: str) -> None:
     done = command("artifact", "--verify", str(artifact), *words)

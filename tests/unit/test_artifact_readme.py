@@ -26,7 +26,7 @@ def figure(number: int, command: str = "geo vpn=none", *wall_s: float) -> Figure
     runs = tuple(f"{number:08x}{seed:08x}" for seed in seeds)
     text = f"{command} --seeds {','.join(map(str, seeds))}"
     shown = ("transfer_time_s", "transfer time", "s", 2.0, 1.9, 2.1)
-    return Figure(f"F{number}", "small", text, seeds, runs, *shown, 0, 0, times)
+    return Figure(f"R{number}", "small", text, seeds, runs, *shown, 0, 0, times)
 
 
 def claim(name: str, *figures: str) -> Claimed:
@@ -46,7 +46,8 @@ ABOUT = {
     "licence": "",
     "kernel": "7.2",
     "packages": 9,
-    "own": False,
+    "own": [],
+    "directories": ["results/geo"],
     "memory": "512M",
     "unpacked_mb": 700,
     "unpacked_s": 2.0,
@@ -59,13 +60,13 @@ def taken(seconds: float) -> dict[str, tuple[int, ...]]:
 
 
 def test_what_is_different_comes_before_what_is_cheap() -> None:
-    assert taken(7.5) == {"F1": (1,), "F2": (1,), "F3": (2,)}
-    assert taken(9.5) == {"F1": (1, 2), "F2": (1,), "F3": (2,)}
-    assert taken(1000) == {"F1": (1, 2), "F2": (1, 2), "F3": (1, 2)}
+    assert taken(7.5) == {"R1": (1,), "R2": (1,), "R3": (2,)}
+    assert taken(9.5) == {"R1": (1, 2), "R2": (1,), "R3": (2,)}
+    assert taken(1000) == {"R1": (1, 2), "R2": (1, 2), "R3": (1, 2)}
 
 
 def test_one_run_is_repeated_however_little_time_there_is() -> None:
-    assert taken(0.001) == {"F1": (1,)}
+    assert taken(0.001) == {"R1": (1,)}
 
 
 @given(st.floats(0, 100))
@@ -76,16 +77,16 @@ def test_no_more_than_the_time_is_taken(seconds: float) -> None:
 
 
 def test_figures_and_claims_are_found_by_name() -> None:
-    said = Said(FIGURES, (claim("C1 GEO", "F1", "F2"), claim("C1 LEO", "F3"), claim("C2", "F2")))
+    said = Said(FIGURES, (claim("C1 GEO", "R1", "R2"), claim("C1 LEO", "R3"), claim("C2", "R2")))
 
     def named(*names: str) -> list[str]:
         return [one.name for one in said.named(names)]
 
-    assert named("f3", "C2") == ["F2", "F3"]
-    assert named("C1") == ["F1", "F2", "F3"]
-    assert named("c1 leo") == ["F3"]
-    with pytest.raises(InputError, match="there are F1 to F3, C1, C2"):
-        named("F4")
+    assert named("r3", "C2") == ["R2", "R3"]
+    assert named("C1") == ["R1", "R2", "R3"]
+    assert named("c1 leo") == ["R3"]
+    with pytest.raises(InputError, match="there are R1 to R3, C1, C2"):
+        named("R4")
 
 
 def test_a_repeated_run_that_differs_says_in_what() -> None:
@@ -101,12 +102,20 @@ def test_a_repeated_run_that_differs_says_in_what() -> None:
 
 
 def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
-    said = Said((figure(1), figure(2, "geo vpn='a|b'")), (claim("C1", "F1"),))
+    said = Said((figure(1), figure(2, "geo vpn='a|b'")), (claim("C1", "R1"),))
     text = readme(said, [Chosen(said.figures[0], (1,))], {**ABOUT, "title": "a\n# b"})
     assert text.startswith("# a\\n# b\n")
-    rows = [line for line in text.splitlines() if line.startswith(("| F", "| **C1"))]
+    rows = [line for line in text.splitlines() if line.startswith(("| R", "| **C1"))]
     assert [line.replace("\\|", "").count("|") for line in rows] == [6, 6, 6]
     assert "a &lt;b> \\| c" in text
+
+
+def test_a_readme_names_what_is_there_and_draws_the_figures() -> None:
+    bare, own = (
+        readme(Said((figure(1),), ()), (), {**ABOUT, "own": has}) for has in ([], ["files"])
+    )
+    assert "`files/`" not in bare and "`files/`" in own and "additions" not in own
+    assert "./openbach report results/geo --paper column -o figures" in bare
 
 
 def test_runs_that_fail_are_a_result() -> None:

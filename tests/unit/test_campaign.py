@@ -525,3 +525,19 @@ def test_two_values_that_may_be_one_with_a_decimal_comma_are_noted() -> None:
     assert note in notes_of(planned("loss=0,5"))
     for settings in (["loss=0,5,10"], ["loss=0.5"], ["streams=1,5"], ["rate=1M,5M"]):
         assert not [one for one in notes_of(planned(*settings)) if "two values" in one]
+
+
+def test_a_list_of_a_file_is_no_decimal_comma(tmp_path: Path) -> None:
+    text = "\nscenarios:\n  - {scenario: geo, values: {loss: [0, 1]}}\n"
+    (listed,) = planned_file(campaign_file(tmp_path, text))
+    assert not [one for one in notes_of(listed) if "two values" in one]
+
+
+def test_a_pep_that_sends_as_the_hosts_beside_the_server_is_noted() -> None:
+    def noted(*settings: str) -> bool:
+        notes = notes_of(planned("pep=B", *settings, path=REPOSITORY / "scenarios/geo.yml"))
+        return any(note.startswith("pep=B changes little here") for note in notes)
+
+    assert noted("cc=cubic") and noted("cc=bbr", "cc_pep=bbr")
+    for other in ("cc_pep=bbr3", "terrestrial_ms=20", "initcwnd_pep=40"):
+        assert not noted("cc=cubic", other)

@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import csv
+import os
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,11 +120,32 @@ def test_a_broken_entry_is_listed_beside_the_others(
     assert "mine " in out and "cannot be read" in out and "geo " in out
 
 
+def test_a_help_that_nobody_reads_to_its_end_ends_quietly() -> None:
+    """`openbach-run --help | head` said "Broken pipe"."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "openbach_run", "geo", "--help"]
+    done = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+
+
+def test_a_campaign_may_be_called_as_a_directory_here_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns/pep.yml").write_text("scenarios: []\n")
+    (tmp_path / "pep").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert path_of("pep", Catalog.beside_ours([tmp_path])) == tmp_path / "campaigns/pep.yml"
+
+
 def test_the_help_of_a_scenario_has_its_arguments_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["geo", "--help"]) == 0
     out = capsys.readouterr().out
+    assert "  ip=4\n" in out and "has to be given" not in out
     assert out.index("  vpn=none,wireguard,openvpn_udp,openvpn_tcp\n") < out.index(
         "  rate=preset\n"
     )

@@ -17,6 +17,7 @@ from openbach_run.campaign.plan import plan
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -205,6 +206,9 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
             packages,
         )
         assert len(planned.every_seed) == count
+        if scenario == "geo":
+            run = planned.runs(load_inventory(ROOT / "inventory.yml"), lambda uses: {})[0]
+            assert run.for_guest()["satellite_file"] == text, "for reports"
     with pytest.raises(
         InputError, match=r"delay_ms=20: the satellite's .*trace\.csv has rate and delay over time"
     ):

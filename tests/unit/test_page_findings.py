@@ -214,6 +214,29 @@ def test_6_a_link_file_is_neither_geo_nor_without_loss(tmp_path: Path) -> None:
     assert any("aimd" in one for one in legend), "the subject of the paper"
 
 
+@pytest.mark.parametrize("of", [{"link_file": ("a/burst.csv",)}, {"orbit": ("burst",)}])
+def test_6_a_file_of_a_satellite_loses_as_one_by_argument_does(
+    of: dict[str, tuple[str, ...]], tmp_path: Path
+) -> None:
+    link = {"rate": ("none",), "return_rate": ("none",), "delay_ms": ("none",)}
+    lossy = link | {"forward": ("rate",), "cc": ("cubic", "bbr3"), "loss": ("0", "1"), **of}
+    text = told(runs("geo", slowed, **lossy), tmp_path / "lossy").lower()
+    assert "without random loss" not in text and "without loss" not in text
+    assert "over burst" in text and "at its own, 1 % random loss" in text
+    assert "at up to 1 % loss" in text, "what was asked for comes on top"
+    whole = told(runs("geo", without_losses, **lossy), tmp_path / "whole")
+    assert "its own" not in whole and "at 0, 1 % random loss" in whole
+
+
+def slowed(values: Values, luck: random.Random) -> dict[str, float]:
+    whole = trace(values, luck)
+    return whole | {TIME: whole[TIME] * (1 + float(values["loss"]))}
+
+
+def without_losses(values: Values, luck: random.Random) -> dict[str, float]:
+    return {**slowed(values, luck), "forward_lost_packets": 25.0 * float(values["loss"])}
+
+
 def test_6_a_link_that_loses_by_itself_is_not_without_loss(tmp_path: Path) -> None:
     text = told(runs("leo", trace, cc=("cubic", "bbr3"), orbit=("starlink",)), tmp_path)
     assert "without loss" not in text and "Starlink" in text

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.made_up import write_results
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from openbach_run.commands import main
@@ -56,6 +57,26 @@ def test_each_figure_is_a_column_wide_in_three_forms(
     assert "CUBIC: transfer time (s), median and 95 % interval\n" in shown
 
 
+def test_a_value_has_one_look_and_a_file_no_place_of_this_machine(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: dict[str, set[tuple[str, str]]] = {}
+    drawn = Axes.bar
+
+    def bar(axes: Axes, *words: Any, **look: Any) -> Any:
+        if look["label"]:
+            looks.setdefault(look["label"], set()).add((look["color"], look["hatch"]))
+        return drawn(axes, *words, **look)
+
+    monkeypatch.setattr(Axes, "bar", bar)
+    over = ("--baseline", "vpn=none", "cc=cubic")
+    figures(results, tmp_path / "a", "--paper", "column", *over)
+    assert looks and all(len(each) == 1 for each in looks.values())
+    assert len(set().union(*looks.values())) == len(looks)
+    for file in (tmp_path / "a").glob("*.pgf"):
+        assert "detokenize" not in file.read_text() and "/" not in file.read_text(), file
+
+
 @pytest.mark.parametrize(
     ("baseline", "name", "over"),
     [
@@ -92,5 +113,5 @@ def test_what_changes_no_figure_is_refused(
 def test_an_interval_from_zero_is_drawn_from_zero() -> None:
     cell: Any = SimpleNamespace(values={"vpn": "none"}, has=lambda _: True)
     axes = Figure().subplots()
-    _draw_bars(axes, [(cell, Estimate(2.0, 0.0, 5.0, 6))], "scenario", "vpn", {"none": "#000000"})
+    _draw_bars(axes, [(cell, Estimate(2.0, 0.0, 5.0, 6))], "scenario", "vpn", {"none": 0})
     assert axes.lines[0].get_ydata() == pytest.approx([0.0, 5.0], abs=0)

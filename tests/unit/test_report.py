@@ -300,7 +300,7 @@ def test_what_follows_from_the_orbit_is_in_no_title() -> None:
         "LEO (multi flow)",
         "GEO (multi flow, one-way delay 300 ms)",
     ]
-    assert said("delay_ms", "none") == "one-way delay of a satellite that moves"
+    assert said("delay_ms", "none") == "one-way delay that changes with time"
 
 
 def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:
@@ -1120,6 +1120,13 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(
     assert "2 Mbit/s on the return link" in told[0]
     rest = {"buffer 2 bandwidth-delay products", "queue FQ-CoDel", "size 30 MB", "no VPN"}
     assert set(told[1:]) == rest
+    (tmp_path / "run.json").write_text(json.dumps({"scenario": {}, "satellite_file": content}))
+    none = dict.fromkeys(("link_file", "rate", "return_rate", "delay_ms", "burst_ms"), "none")
+    own = none | {"orbit": "mine", "loss": "1", "burst_packets": "1"}
+    of_satellite = settings(Campaigns([], [Cell({**cell.values, **own}, [run])]))[0]
+    assert of_satellite.title == "Mine (scenario geo)"
+    on_top = {"1 % loss on top of the file's"}
+    assert [told[0], rest | on_top] == [(again := conditions(of_satellite))[0], {*again[1:]}]
     no_cpu = {"cpu": "free", "cpu_scale": "1", "cpu_pop": "same"}
     slow = {"CPU slow", "factor on the CPU's times 1", "CPU of the POP as that of the box"}
     for cpu, said_of_it in (

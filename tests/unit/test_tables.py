@@ -245,7 +245,7 @@ def test_two_clocks_and_more_bytes_than_the_size_are_noted() -> None:
         replace(record(http=http, size="1M"), measures={"transfer_time_s": 5.0, "bytes": count})
         for http, count in kinds
     ]
-    clocks = "curl's starts about two round trips earlier than iperf3's"
+    clocks = "curl's starts three round trips earlier than iperf3's"
     assert [clocks in " ".join(notes(some)) for some in (done, done[:2], done[1:])] == [
         True, True, False,
     ]  # fmt: skip
@@ -420,6 +420,8 @@ def test_markdown_and_latex_escape_what_they_would_read() -> None:
     latex = as_latex(SPECIAL)
     assert r"\caption{100 \% \& more}" in latex
     assert r"\begin{tabular}{lr}" in latex
+    fitted = latex.index(r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%")
+    assert fitted < latex.index(r"\begin{tabular}") and "\\end{tabular}}\n" in latex
     assert r"open\_vpn|x & 1 < 2 \\" in latex
     assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Artifacts: what results say, as figures and claims that a stranger can repeat one by one.
+"""Artifacts: what results say, as results and claims that a stranger can repeat one by one.
 
-A figure is a cell of a campaign: its runs, and the median that a table shows. A claim compares
-figures (reports/claims.yml, or a file of the same form). Both are read from the records of the
+A result is a cell of a campaign: its runs, and the median that a table shows. A claim compares
+results (reports/claims.yml, or a file of the same form). Both are read from the records of the
 runs, so an artifact that says anything else than its own records is found out without a run.
 """
 
@@ -98,7 +98,7 @@ class Said:
     claims: tuple[Claimed, ...]
 
     def named(self, names: Sequence[str]) -> list[Figure]:
-        """Return the figures with these names, and those of the claims with these names.
+        """Return the results with these names, and those of the claims with these names.
 
         Raises InputError for a name that is neither.
         """
@@ -115,13 +115,13 @@ class Said:
                 wanted += of_claims[name.upper()]
             else:
                 claims = dict.fromkeys(claim.name.partition(" ")[0] for claim in self.claims)
-                listed = ", ".join([f"F1 to F{len(known)}", *claims])
-                raise InputError(f"--only {name}: no figure and no claim of it; there are {listed}")
+                listed = ", ".join([f"R1 to R{len(known)}", *claims])
+                raise InputError(f"--only {name}: no result and no claim of it; there are {listed}")
         return [figure for figure in self.figures if figure.name in set(wanted)]
 
     def as_json(self) -> str:
-        """Return it as the text of figures.json."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+        """Return it as the text of results.json."""
+        return json.dumps(asdict(self), indent=1).replace('"figures":', '"results":') + "\n"
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def said_by(
         _check_run(run, scenarios.additions)
     figures = []
     for number, cell in enumerate(campaigns.cells, 1):
-        figures.append(_figure(f"F{number}", cell, campaigns, scenarios))
+        figures.append(_figure(f"R{number}", cell, campaigns, scenarios))
     names = {id(cell): figure.name for cell, figure in zip(campaigns.cells, figures, strict=True)}
     findings: list[Claimed] = []
     for name, claim in described.items():

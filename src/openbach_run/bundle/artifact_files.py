@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of an artifact: made of results, and verified by repeating runs.
 
-README.md         claims and figures with command, value and tolerance; how to begin; times
+README.md         claims and results with command, value and tolerance; how to begin; times
 openbach          the bundle
 results/<name>/   the records of the runs
 files/            link files, and other files that values name
 additions/        the authors' own VPNs, jobs, scenarios and so on (--with)
-figures.json      figures and claims, for programs
+results.json      results and claims, for programs
 claims.yml        the claims, as they are judged
 report/           the technical report of all
 LICENSE           of the program
 SHA256SUMS        the hash of every file above
 
-A plain one has neither figures nor claims nor LICENSE, and its results are as they were.
+A plain one has neither these nor claims nor LICENSE, and its results are as they were.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from openbach_run.results.store import Store
 from openbach_run.version import version
 
 SUMS, BUNDLE, RESULTS = "SHA256SUMS", "openbach", "results"
-FIGURES, CLAIMS_FILE = "figures.json", "claims.yml"
+FIGURES, CLAIMS_FILE = "results.json", "claims.yml"
 STARTED_FROM = "OPENBACH_RUN_BUNDLE"
 """Variable that a bundle sets for the process that it starts: the path of its own file."""
 SLOWER = 3
@@ -223,7 +223,8 @@ def _about(wanted: Wanted, new: Path, home: Path) -> dict[str, Any]:
         "unpacked_s": unpacked_s,
         "bundle_mb": round(bundle.stat().st_size / 1e6),
         "licence": wanted.licence or "",
-        "own": bool(wanted.repeatable.files or wanted.repeatable.additions),
+        "own": [folder for folder in (FILES, ADDITIONS) if (new / folder).is_dir()],
+        "directories": [f"{RESULTS}/{place.name}" for place in directories],
     }
 
 
@@ -294,7 +295,7 @@ def verify(
     if text := _first_difference(said.as_json().encode(), (place / FIGURES).read_bytes()):
         print(f"openbach-run: {place}: {text}", file=sys.stderr)
         return False
-    print(f"{len(said.figures)} figures and {len(said.claims)} claims follow from the records")
+    print(f"{len(said.figures)} results and {len(said.claims)} claims follow from the records")
     figures = said.figures if only is None else said.named(only.split(","))
     if minutes is None:
         chosen = [Chosen(figure, figure.seeds) for figure in figures]
@@ -319,7 +320,7 @@ def _is_as_made(place: Path, needed: Sequence[str]) -> bool:
     Raises InputError for what is no artifact.
     """
     if missing := [name for name in needed if not (place / name).is_file()]:
-        hint = "; --plain verifies one without figures" if FIGURES in missing else ""
+        hint = "; --plain verifies a plain one" if FIGURES in missing else ""
         raise InputError(f"{place}: is no artifact: it lacks {', '.join(missing)}{hint}")
     wrong = list(wrong_files(place))
     for line in [*wrong, "is not as it was made: nothing is repeated"] if wrong else []:
@@ -335,7 +336,7 @@ def _results(place: Path) -> list[Path]:
 
 
 def _first_difference(records: bytes, written: bytes) -> str:
-    """Return where figures.json says something else than the records; "" if it does not."""
+    """Return where results.json says something else than the records; "" if it does not."""
     name = ""
     for right, line in zip(records.splitlines(), written.splitlines(), strict=False):
         texts = [printable(text.decode(errors="replace").strip(" ,")) for text in (right, line)]
@@ -367,7 +368,7 @@ def _are_same(
         same = "the same packets" if plain else "the same measures and packets"
         print(f"{_line(choice)}: {'; '.join(texts) or same}")
     runs = sum(len(choice.seeds) for choice in chosen)
-    of_figures = "" if runs == len(chosen) else f" of {len(chosen)} figures"
+    of_figures = "" if runs == len(chosen) else f" of {len(chosen)} results"
     print(f"{runs} runs{of_figures} repeated: {'all' if good else 'not all'} the same")
     return good
 

@@ -24,7 +24,8 @@ from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.campaign.vpn_values import Configs, configs_of
 from openbach_run.catalog import Entries, Uses
 from openbach_run.errors import InputError
-from openbach_run.link_checks import Presets, check_terminals, is_random, note_on_shares
+from openbach_run.json_files import read_text
+from openbach_run.link_checks import ORBIT, Presets, check_terminals, is_random, note_on_shares
 from openbach_run.openbach.addresses import shares_in, with_addresses
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
@@ -297,6 +298,8 @@ class Campaign(Sweep):
             check_mtus((both if has_ipv6 else origin.inventory)["networks"], cell)
             text = self._files_of(cell).get(ES_N0_FILE)
             check_terminals(cell, self.presets, text, inventory)
+        files = ((name, preset.link_file) for name, preset in self.presets.items())
+        of_satellites = {name: read_text(file) for name, file in files if file}
         cells = (
             CellSpec(
                 origin,
@@ -306,6 +309,7 @@ class Campaign(Sweep):
                 self._files_of(cell),
                 configs_of(self.vpn_places, cell, self.vpn_configs) if self.vpn_configs else {},
                 in_ipv6.get(cell.get(IP, ""), {}),
+                of_satellites.get(cell.get(ORBIT, "")),
             )
             for cell, used in zip(self.cells, self.uses, strict=True)
         )

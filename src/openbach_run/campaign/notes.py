@@ -21,6 +21,9 @@ from openbach_run.openbach.values import sole_placeholder
 FRACTIONS = ("%", "ms", "s", "BDP")
 """Units in which people write fractions, perhaps with a decimal comma."""
 
+ALIKE = ["0", "plain", "satellite"]
+"""Delay beyond the POP, profile of the PEP and place of the loss where a split is none."""
+
 
 def notes_of(campaign: Campaign) -> list[str]:
     """Return notes for the user on values that the jobs take, each note once.
@@ -35,7 +38,20 @@ def notes_of(campaign: Campaign) -> list[str]:
         texts += notes(noted, own_values(campaign, cell))
     for cell in campaign.cells:
         texts += remarks(cell, campaign.presets)
-    return list(dict.fromkeys([*texts, *_idle_values(campaign)]))
+    texts += [_same_pep(cell) for cell in campaign.cells if "pep" in campaign.given]
+    return list(filter(None, dict.fromkeys([*texts, *_idle_values(campaign)])))
+
+
+def _same_pep(cell: Mapping[str, str]) -> str:
+    """Return a note on a proxy that splits off a path without delay, loss or other control."""
+    as_hosts = all(cell.get(f"{name}_pep") in (SAME, cell.get(name)) for name in ("cc", "initcwnd"))
+    here = {name: cell.get(name) for name in ("terrestrial_ms", "pep_profile", "loss_at")}
+    if cell.get("pep") not in ("A", "B") or not as_hosts or [*here.values()] != ALIKE:
+        return ""
+    return (
+        f"pep={cell['pep']} changes little here: it sends as the hosts do (cc_pep=same), and the"
+        " server is 0 ms away (terrestrial_ms=0)"
+    )
 
 
 def _decimal_commas(campaign: Campaign) -> Iterator[str]:
@@ -43,7 +59,7 @@ def _decimal_commas(campaign: Campaign) -> Iterator[str]:
     usual = sweep_table(campaign.scenario, campaign.path, "values")
     for use in campaign.places:
         name = sole_placeholder(use.template) or ""
-        values = campaign.values.get(name, ()) if name in campaign.given else ()
+        values = campaign.values.get(name, ()) if name in campaign.given - campaign.of_file else ()
         may_be_one = re.fullmatch("[0-9],[0-9]+", ",".join(values))
         is_fraction = use.argument.limits.get("unit") in FRACTIONS
         if may_be_one and is_fraction and not {*values} <= {*map(str, usual.get(name, ()))}:

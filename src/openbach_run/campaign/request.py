@@ -88,7 +88,8 @@ def path_of(text: str, catalog: Catalog) -> Path:
     topologies/. Raises NoSuchScenario if a bare name is none of these.
     """
     path = file_of(Path(text))
-    if path.exists():
+    is_name = path.is_dir() and path.name == text and text in named(catalog)
+    if path.exists() and not is_name:
         return path
     # Records name our files from the checkout, wherever the command is typed.
     if path.name != text or path.suffix:

@@ -23,7 +23,7 @@ VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual seconds after which a run is ended; its error names what still runs."""
 
 
-NOT_HASHED = ("origin", "digest", "vpn_configs", "in_ipv6")
+NOT_HASHED = ("origin", "digest", "vpn_configs", "in_ipv6", "satellite_file")
 """Fields of a cell that its digest has in another form, or that follow from others: the hash of a
 run without them stays."""
 
@@ -75,6 +75,8 @@ class CellSpec:
     """The parts taken of the VPN files that constants name, by constant."""
     in_ipv6: Mapping[str, str] = field(default_factory=dict)
     """The constants that are IPv6 addresses in this cell (ip_versions.py)."""
+    satellite_file: str | None = None
+    """Content of its satellite's link file, for reports: the identity has it for the run."""
 
     @cached_property
     def digest(self) -> str:
@@ -181,6 +183,7 @@ class RunSpec:
             "identity": cell.identity,
             "uses": cell.uses,
             "link_files": cell.link_files,
+            "satellite_file": cell.satellite_file,
             "values": cell.values,
             **({"configured": configured} if configured else {}),
             NOISE: cell.noise,

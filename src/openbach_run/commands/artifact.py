@@ -2,12 +2,12 @@
 """`openbach-run artifact RESULTS… -o DIR`: keeps results with what repeats them.
 
 Makes a directory for an artifact evaluation: results, the program that repeats them, and a
-README.md in which each claim and figure has its command, its value and its tolerance, with
+README.md in which each claim and result has its command, its value and its tolerance, with
 the first steps of ten minutes, the full run and its time, environment and licence.
 
   openbach-run artifact results/geo_loss -o artifact --title 'VPNs over GEO'
   artifact/openbach artifact --verify artifact --minutes 10    without a checkout
-  openbach-run artifact --verify artifact --only C1,F3         what the claim C1 and F3 need
+  openbach-run artifact --verify artifact --only C1,R3         what claim C1 and result R3 need
 
 Before it is there, its own bundle repeats some of its runs in an empty home directory. The
 results have to be whole: every run of the campaign has ended, in virtual time. Link files
@@ -15,7 +15,7 @@ travel in it, and so do directories that are given again: --with mine. Not so vp
 files, --jobs and --inventory; the latter's jobs and topologies go into a directory for --with.
 
 A plain one is for a repository of papers: any results, as they are, without the tables of
-claims and figures. Before, some of the runs are repeated here.
+claims and results. Before, some of the runs are repeated here.
 
   openbach-run artifact --plain results/geo_loss -o geo_loss-plain
   openbach-run artifact --plain --verify geo_loss-plain --runs 10
@@ -47,7 +47,7 @@ PLAIN = ("runs", "jobs", "inventory", "without_bundle")
 """Options of making and of verifying; those of artifacts with figures, and of plain ones."""
 RUNS = 3
 EPILOG = """\
---verify checks SHA256SUMS, that the figures and claims follow from the records, and repeats
+--verify checks SHA256SUMS, that the results and claims follow from the records, and repeats
 runs: status, every measure and every packet have to be the same; of a plain artifact every
 packet. exit codes: 0 all is the same, 1 something is not, 2 bad input, 130 interrupted.
 """
@@ -74,11 +74,11 @@ def parser() -> argparse.ArgumentParser:
         " the one that made the results"
     )
     add("--minutes", type=float, metavar="N", help=fit)
-    named = "with --verify: the runs of these figures and claims (F1, C2)"
+    named = "with --verify: the runs of these results and claims (R1, C2)"
     add("--only", metavar="NAME[,NAME…]", help=named)
     goes_on = "with --verify: keep the repeated runs there; the same command then goes on"
     add("--results", type=Path, metavar="DIR", dest="kept", help=goes_on)
-    plain = "results as they are, without claims and figures, or --verify such an artifact"
+    plain = "results as they are, without claims and commands, or --verify such an artifact"
     add("--plain", action="store_true", help=plain)
     spread = f"with --plain: how many runs are repeated, evenly spread over all (default {RUNS})"
     add("--runs", type=_count, metavar="N|all", help=spread)
@@ -176,7 +176,7 @@ def _make(arguments: argparse.Namespace, runs: int, options: Options) -> int:
     if said is None:
         print(f"{output}: {in_all} runs of {len(results)} campaigns")
         return 0
-    print(f"{output}: {len(said.figures)} figures, {len(said.claims)} claims, {in_all} runs")
+    print(f"{output}: {len(said.figures)} results, {len(said.claims)} claims, {in_all} runs")
     if not arguments.licence:
         print("README.md names no licence of the results: --licence TEXT does")
     if (REPOSITORY / ".git").exists() and commit() is None:

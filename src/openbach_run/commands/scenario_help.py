@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill, indent
 
+from openbach_run.campaign.ip_versions import IP
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.reading import GENERAL, read_with_subs, settable, sweep_table
 from openbach_run.campaign.request import installed, path_of
@@ -48,7 +49,7 @@ def settings_of(path: Path, catalog: Catalog, packages: dict[str, Package]) -> l
     scenario, subs = read_with_subs(path, packages)
     jobs = {name: package.job for name, package in packages.items()}
     titles = {**titles_of_ours(), **titles_of(path)}
-    whole = GENERAL | defaults_of((*subs.values(), scenario))
+    whole = {**GENERAL, IP: "4"} | defaults_of((*subs.values(), scenario))
     whole |= sweep_table(scenario, path, "defaults")
     defaults: dict[str, tuple[str, ...]] = {name: (str(value),) for name, value in whole.items()}
     for name, values in sweep_table(scenario, path, "values").items():

@@ -87,7 +87,7 @@ def drawings(
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
         changes = [against(cell, chosen, baseline, setting.plot.measure) for cell in chosen]
         if sum(ratio is not None for ratio in changes) >= COMPARED:
-            file, words = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
+            file, words = file_name(name, "compared", loss), f"{title}, {setting.at_loss(loss)}"
             drawings.append(figures.compared(file, words, chosen, baseline, *drawn))
     few = len(values(cells, "vpn")) <= CURVE_LINES
     losses = values(cells, "loss")
@@ -137,7 +137,7 @@ def times_table(setting: Setting) -> Table:
         in_row = [find(setting.cells, **wanted, loss=loss) for loss in losses]
         figures = [shown(cell, measure, tail=setting.is_time) for cell in in_row]
         rows.append([*map(named, (vpn, pep, cc)), *figures])
-    header = [*map(heading, ("vpn", "pep", "cc")), *(said("loss", loss) for loss in losses)]
+    header = [*map(heading, ("vpn", "pep", "cc")), *(setting.at_loss(loss) for loss in losses)]
     several = [cell for cell in setting.cells if len(cell.runs) > 1]
     texts = [(shown(cell, measure), is_random(cell.values)) for cell in several]
     words = "; ".join([note(setting.cells, tail=setting.is_time), *alike(texts)])
@@ -161,7 +161,7 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
             ratios = [against(cell, cells, baseline, measure) if cell else None for cell in chosen]
             rows.append([named(vpn), named(pep), *map(change, ratios, chosen)])
     what = f"{without_unit(setting.words)} against {name_of_baseline(baseline)}"
-    title = f"{setting.title}, {said('loss', loss)}: {what}"
+    title = f"{setting.title}, {setting.at_loss(loss)}: {what}"
     header = [heading("vpn"), heading("pep"), *map(named, transports)]
     notes = change_notes([len(cell.runs) for cell in cells], pairings(cells))
     several = f"{notes}, no brackets where all seeds gave the same"

@@ -8,7 +8,7 @@ and what is left, the link. The rules (`page_rules`) read nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain
@@ -37,7 +37,7 @@ from openbach_run.report.recommendations import (
     has_idle_pep,
     ties,
 )
-from openbach_run.report.words import ACCESS
+from openbach_run.report.words import ACCESS, file_of
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.units import number
@@ -55,7 +55,7 @@ EQUIVALENT = 1.05
 COSTLY = 1.1
 """Ratio of two times from which the longer one is to be avoided: the published report calls 10 %
 bad."""
-LOST = "forward_lost_packets"
+LOST, LOST_BACK = "forward_lost_packets", "return_lost_packets"
 
 
 class Kind(NamedTuple):
@@ -179,7 +179,9 @@ class Block:
         of_links = []
         for link in self.links:
             of_links.append({cell.values.get("loss") for cell in self.of(**link)})
-        return every if len(every) < 2 or any(len(losses) > 1 for losses in of_links) else []
+        if len(every) > 1 and all(len(losses) < 2 for losses in of_links):
+            return []
+        return sorted(every, key=lambda loss: number(loss) or 0.0)  # a link's own one is the least
 
     @cached_property
     def conditions(self) -> list[dict[str, str]]:
@@ -394,13 +396,15 @@ def _told_apart(cells: Sequence[Cell], every: Sequence[Cell]) -> list[Cell]:
     one name on all of page 1, so what tells VPNs apart is sought in every cell.
     """
     several = set()
-    for name, among in (("http", cells), ("vpn_values", every)):
+    for name, among in (("http", cells), ("vpn_values", every), ("pep_program", every)):
         several |= {name} if len({cell.values.get(name, "none") for cell in among}) > 1 else set()
     own = {cell.values.get(name, SAME) for name in ("cc_pep", "cc_tunnel") for cell in every}
     several |= {"cc_tunnel"} if own != {SAME} else set()
+    lossless = _lossless(cells)
     cells_of: dict[frozenset[tuple[str, str]], Cell] = {}
     for cell in cells:
-        values = _link(_with_pep(_with_vpn(_with_transport(cell.values, several), several)))
+        values = _with_pep(_with_vpn(_with_transport(cell.values, several), several), several)
+        values = _link(values, lossless)
         key = _key(values)
         if key not in cells_of or len(cells_of[key].runs) < len(cell.runs):
             cells_of[key] = replace(cell, values=values)
@@ -450,24 +454,42 @@ def _with_vpn(values: Mapping[str, str], several: Iterable[str]) -> dict[str, st
     return left
 
 
-def _with_pep(values: Mapping[str, str]) -> dict[str, str]:
-    """Return values in which `pep` has its own control and window: `B cc_pep=bbr2`."""
+def _with_pep(values: Mapping[str, str], several: Iterable[str]) -> dict[str, str]:
+    """Return values in which `pep` has its own control and window: `B cc_pep=bbr2`.
+
+    Its program is named if there are several.
+    """
     own = {k: v for k, v in values.items() if k.endswith("_pep") or k.startswith("pep_")}
     left = {name: value for name, value in values.items() if name not in own}
+    if "pep_program" not in several:
+        own.pop("pep_program", None)
     if left.get("pep", "none") != "none":
-        usual = (SAME, "none", "plain", "satpep", "")
-        unusual = {k: v for k, v in own.items() if v not in usual}
+        unusual = {k: v for k, v in own.items() if v not in (SAME, "none", "plain", "")}
         left["pep"] += "".join(f" {name}={value}" for name, value in unusual.items())
     return left
 
 
-def _link(values: Mapping[str, str]) -> dict[str, str]:
-    """Return values whose link is a file's, if it is one's, and whose loss is the link's own."""
+def _lossless(cells: Sequence[Cell]) -> set[str]:
+    """Return the link files, of satellites too, that are seen to lose nothing by themselves."""
+    lost: dict[str, float] = {}
+    for cell in cells:
+        counts = [*chain(*(cell.measured(measure).values() for measure in (LOST, LOST_BACK)))]
+        if counts and number(cell.values.get("loss", "0")) == 0:
+            file = file_of(cell.values)
+            lost[file] = max(lost.get(file, 0.0), *counts)
+    return {file for file, most in lost.items() if not most}
+
+
+def _link(values: Mapping[str, str], lossless: Collection[str]) -> dict[str, str]:
+    """Return values whose link is named by its file, and whose loss is the link's own.
+
+    A loss that was asked for comes on top of a file's.
+    """
     link = dict(values)
-    file = link.get("link_file", "none")
-    if file != "none":
-        link["orbit"] = Path(file).stem
-    if "loss" in link and (file != "none" or not is_numeral(link["loss"])):
+    if link.get("link_file", "none") != "none":
+        link["orbit"] = Path(link["link_file"]).stem
+    own = number(link.get("loss", "")) == 0 and (file := file_of(link)) and file not in lossless
+    if "loss" in link and (own or not is_numeral(link["loss"])):
         link["loss"] = OWN
     return link
 

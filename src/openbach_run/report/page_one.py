@@ -14,7 +14,7 @@ from openbach_run.report import page_rules as rules
 from openbach_run.report import page_words as words
 from openbach_run.report.cells import Cell, pairings
 from openbach_run.report.page_advice import Choice
-from openbach_run.report.page_model import CHOSEN, EQUIVALENT, Block, PageOne
+from openbach_run.report.page_model import CHOSEN, EQUIVALENT, OWN, Block, PageOne
 from openbach_run.report.words import said, value_of
 from openbach_run.results.tables import Table
 
@@ -57,7 +57,8 @@ def use_table(page: PageOne) -> Table | None:
         " if it is shown to be better"
     )
     if is_wide and len(blocks[0].losses) > 1:
-        note += f"; at {', '.join(blocks[0].losses)} % random loss, the most that was run"
+        losses = ["its own" if loss == OWN else loss for loss in blocks[0].losses]
+        note += f"; at {', '.join(losses)} % random loss, the most that was run"
     has_tail = any("(" in text for row in rows for text in row[-1 - len(columns) : -1])
     note += "; in brackets p90: one in ten is above" if has_tail else ""
     return Table("What to use", header, rows, note, len(header))

@@ -16,6 +16,7 @@ from openbach_run.report.words import (
     kinds_of_capacity,
     named,
     said,
+    satellite,
     unusual,
     value_of,
 )
@@ -25,8 +26,6 @@ from openbach_run.units import number
 
 MOST_NAMED = 3
 """The most VPNs that a sentence names one by one."""
-OPERATORS = {"oneweb": "OneWeb"}
-"""Names that have a capital letter inside."""
 
 TEMPLATES = {
     "head": "{title}: {measure}{meaning}. All medians are {medians}; {bounds}.",
@@ -106,18 +105,10 @@ def place(values: Mapping[str, str]) -> str:
     orbit = values.get("orbit", "")
     if values.get("link_file", "none") != "none":
         return orbit
-    words = " + ".join(_satellite(name) for name in orbit.split("+"))
+    words = satellite(orbit).replace("+", " + ")
     parts = [number(values.get(name, "")) for name in ("delay_ms", "terrestrial_ms")]
     rtt = f" ({2 * (parts[0] + (parts[1] or 0)):g} ms)" if parts[0] else ""
     return words + rtt if orbit else ""
-
-
-def _satellite(name: str) -> str:
-    """Return a satellite's name as it is written: `GEO RCS2`, `Starlink ISL`, `LEO hold`."""
-    first, *rest = name.split("_")
-    words = [first.upper() if len(first) < 4 else OPERATORS.get(first, first.capitalize())]
-    words += [word.upper() if re.search(r"\d", word) or len(word) < 4 else word for word in rest]
-    return " ".join(words)
 
 
 def with_value(block: Block, name: str, cell: Cell) -> str:
@@ -146,7 +137,7 @@ def at_loss(loss: str, block: Block) -> str:
 def bound(block: Block) -> str:
     """Return up to which loss something was run."""
     numbers = [loss for loss in block.losses if is_numeral(loss)]
-    if len(numbers) > 1:
+    if numbers and len(block.losses) > 1:
         return f"at up to {numbers[-1]} % loss, the most that was run"
     every = block.campaigns.distinct("loss", block.cells)
     return at_loss(every[0], block) if len(every) == 1 else "at the losses of the links"
@@ -177,6 +168,8 @@ def link_in_words(
     of_link = {name: value for name, value in link.items() if value and name not in ACCESS}
     of_link = unusual(of_link)
     words = [place({**(values or {}), **link})] if of_link.pop("orbit", "") else []
+    if words and of_link.get("link_file") == "none":
+        del of_link["link_file"]  # its satellite may have one
     if any(name in link for name in ACCESS[:2]):
         assigned = "assigned" if link.get("access") == ASSIGNED else "on demand"
         kinds = kinds_of_capacity(link).replace(" and ", ", ").replace("bit/s", "")

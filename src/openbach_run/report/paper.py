@@ -49,19 +49,23 @@ def write(campaigns: Campaigns, baseline: Mapping[str, str], output: Path, width
     output.mkdir(parents=True)
     shown = []
     measure = patch.object(RendererPgf, MEASURING, getattr(RendererBase, MEASURING))
-    with matplotlib.rc_context(SETTINGS), measure:
+    # Without the places of this machine's fonts, which name a home directory.
+    with matplotlib.rc_context({**SETTINGS, "pgf.rcfonts": False}), measure:
         for setting in settings(campaigns):
-            for drawing in _drawings(setting, baseline, width):
+            for drawing in _drawings(setting, baseline, width, campaigns.cells):
                 for form, how in FORMATS.items():
                     drawing.figure.savefig(output / f"{drawing.name}.{form}", **how)
                 shown.append(f"![{drawing.caption}]({drawing.name}.svg)\n\n{drawing.caption}\n")
     (output / "report.md").write_text("\n".join(shown))
 
 
-def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iterator[Drawing]:
+def _drawings(
+    setting: Setting, baseline: Mapping[str, str], width: str, every: Sequence[Cell]
+) -> Iterator[Drawing]:
     """Yield the figures of a section, one for each combination of what a figure does not show.
 
     One argument has a line or bar for each value: the baseline's, or else the first that is swept.
+    A value has the same look in all figures of `every` cell.
     """
     cells, measure, words = setting.cells, setting.plot.measure, setting.words
     swept = [name for name in cells[0].values if len(values(cells, name)) > 1] or ["scenario"]
@@ -71,7 +75,7 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
     ratio = f"{without_unit(words)} over that of {over}"
     of_seeds = {id(cell): cell.estimate(measure) for cell in cells}
     of_ratio = {id(cell): against(cell, cells, baseline, measure) for cell in cells if baseline}
-    colours = dict(zip(values(cells, lines), COLOURS[1:] * len(cells), strict=False))
+    looks = {value: number for number, value in enumerate(values(every, lines))}
     for kind, apart, estimates, label in (
         ("cdf", (*others, groups), of_seeds, "share of the seeds"),
         ("bars", others, of_seeds, words),
@@ -89,10 +93,10 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
             axes.set_axisbelow(True)
             axes.set_ylabel(fill(label, LONGEST_LABEL))
             if kind == "cdf":
-                _draw_distributions(axes, [cell for cell, _ in drawn], measure, lines, colours)
+                _draw_distributions(axes, [cell for cell, _ in drawn], measure, lines, looks)
                 axes.set_xlabel(words)
             else:
-                _draw_bars(axes, drawn, groups, lines, colours)
+                _draw_bars(axes, drawn, groups, lines, looks)
             if kind == "ratios":
                 axes.axhline(1, color="#999999", linewidth=0.8, label=INTERVAL)
             columns = 2 if width == "column" else 4
@@ -105,12 +109,17 @@ def _drawings(setting: Setting, baseline: Mapping[str, str], width: str) -> Iter
             yield Drawing(name, f"{', '.join(what)}: {note}", figure)
 
 
+def _colour(number: int) -> str:
+    return COLOURS[1 + number % (len(COLOURS) - 1)]
+
+
 def _draw_distributions(
-    axes: Axes, cells: Sequence[Cell], measure: str, lines: str, colours: Mapping[str, str]
+    axes: Axes, cells: Sequence[Cell], measure: str, lines: str, looks: Mapping[str, int]
 ) -> None:
-    """Draw each cell's distribution over the seeds; the values of `lines` have a colour each."""
-    for number, value in enumerate(values(cells, lines)):
-        look: Look = {"color": colours[value], "linestyle": STYLES[number % len(STYLES)]}
+    """Draw each cell's distribution over the seeds; the values of `lines` have a look each."""
+    for value in values(cells, lines):
+        number = looks[value]
+        look: Look = {"color": _colour(number), "linestyle": STYLES[number % len(STYLES)]}
         for cell in (cell for cell in cells if cell.has({lines: value})):
             axes.ecdf([*cell.measured(measure).values()], label=said(lines, value), **look)
 
@@ -120,15 +129,15 @@ def _draw_bars(
     drawn: Sequence[tuple[Cell, Estimate]],
     groups: str,
     lines: str,
-    colours: Mapping[str, str],
+    looks: Mapping[str, int],
 ) -> None:
     """Draw a bar with its interval for each cell: those of a value of `groups` stand together."""
     cells = [cell for cell, _ in drawn]
     series, places = values(cells, lines), values(cells, groups)
     wide = min(0.8 / len(series), WIDEST)
     for number, value in enumerate(series):
-        look: Look = {"color": colours[value], "label": said(lines, value)}
-        look |= {"hatch": HATCHES[number % len(HATCHES)], "edgecolor": "white"}
+        look: Look = {"color": _colour(looks[value]), "label": said(lines, value)}
+        look |= {"hatch": HATCHES[looks[value] % len(HATCHES)], "edgecolor": "white"}
         for cell, estimate in drawn:
             if not cell.has({lines: value}):
                 continue

@@ -20,10 +20,13 @@ from openbach_run.report.cells import DEFAULT, FACTORS, Campaigns, Cell, Plot, f
 from openbach_run.report.figures import values
 from openbach_run.report.words import (
     ACCESS,
+    BY_FILE,
     FREE,
-    LINK,
+    IDLE_ON_FILE,
     access_in_words,
+    file_of,
     said,
+    satellite,
     suffix_in_words,
     title_of,
     unusual,
@@ -88,6 +91,10 @@ class Setting:
         """Return whether a configuration is recommended for having the least of the measure."""
         return self.measure.unit in ("s", "ms")
 
+    def at_loss(self, loss: str) -> str:
+        """Return a loss that was asked for in words; a link with a file may have its own."""
+        return said("loss", loss) + (" on top of the file's" if file_of(self.shared) else "")
+
     @property
     def is_matrix(self) -> bool:
         """Return whether the section has the published report's figures and tables.
@@ -135,14 +142,17 @@ def settings(campaigns: Campaigns) -> list[Setting]:
                 told_apart[name] = value
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
-        inside = [said("scenario", scenario)]
+        file = file_of(shared)
+        inside = [("scenario " if file else "") + said("scenario", scenario)]
+        if shared.get("link_file", "none") != "none":
+            orbit = Path(told_apart.pop("link_file", file)).stem
         if "access" in told_apart or "dama_values" in told_apart:
             inside.append(access_in_words(shared))
             told_apart = {name: value for name, value in told_apart.items() if name not in ACCESS}
         inside += [said(name, value) for name, value in unusual(told_apart).items()]
         title = ", ".join(inside)
-        if shared.get("orbit"):
-            title = f"{shared['orbit'].upper()} ({title})"
+        if orbit:
+            title = f"{orbit if orbit != shared['orbit'] else satellite(orbit)} ({title})"
         items = cells[0].values.items()
         alike = {name: value for name, value in items if len(values(cells, name)) == 1}
         plot = campaigns.plots.get(scenario, DEFAULT)
@@ -158,25 +168,31 @@ def described(setting: Setting) -> str:
     """Return the description of its scenario; "" if it has none."""
     scenario = _of_a_run(setting).get("scenario", {})
     text = scenario.get("description") if isinstance(scenario, dict) else None
-    return str(text or "").strip().rstrip(".")
+    words = str(text or "").strip().rstrip(".")
+    # The description of a scenario may name its usual satellite.
+    is_other = setting.shared.get("orbit", "geo") != "geo" or file_of(setting.shared)
+    return words.replace(" a GEO satellite", " a satellite") if is_other else words
 
 
 def conditions(setting: Setting) -> list[str]:
     """Return everything that the cells have in common, in words.
 
-    The values in a link file stand in place of the arguments that it replaces.
+    The values in a link file, of a satellite too, stand in place of the arguments that it replaces.
     """
-    link = _link(setting)
-    replaced = {"scenario", "orbit", *(LINK if link else ()), *(("link_file",) if link else ())}
+    file = file_of(setting.shared)
+    link = _link(setting, file) if file else []
+    replaced = {"scenario", "orbit", *(BY_FILE if file else ())}
     parts = []
     for name, value in setting.shared.items():
         if name in replaced or not value or (name in UNSAID and value in UNUSED):
+            continue
+        if file and (name, value) in IDLE_ON_FILE:
             continue
         if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue
         if (name, value) == ("cpu", FREE) and not all(cell.is_paired for cell in setting.cells):
             continue  # it costs what it costs there
-        parts.append(said(name, value))
+        parts.append(setting.at_loss(value) if name == "loss" else said(name, value))
     return [*link, *parts, *_bottleneck(setting)]
 
 
@@ -192,16 +208,17 @@ def _first_run_dir(setting: Setting) -> Path | None:
     return next((run.run_dir for run in runs if run.has_files), None)
 
 
-def _link(setting: Setting) -> list[str]:
-    """Return the link file in words; [] without one.
+def _link(setting: Setting, file: str) -> list[str]:
+    """Return the link file in words, or its name alone where no run has its content.
 
     An example is `link file leo.csv: 20 Mbit/s on the forward link (18 to 20), …`.
     """
-    file = setting.shared.get("link_file", "none")
-    contents = _of_a_run(setting).get("link_files")
-    text = contents.get("link_file") if isinstance(contents, dict) else None
-    if file == "none" or not isinstance(text, str):
-        return []
+    run = _of_a_run(setting)
+    contents = run.get("link_files")
+    texts = contents if isinstance(contents, dict) else {}
+    text = texts.get("link_file", run.get("satellite_file"))
+    if not isinstance(text, str):
+        return [f"link file {file}"]
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as copy:
         copy.write(text)
         copy.flush()
@@ -221,7 +238,7 @@ def _link(setting: Setting) -> list[str]:
     lasts = f"which lasts {summary.duration_s:g} s{again}"
     if summary.begins_by_seed(setting.shared.get("link_start", "0")):
         lasts += " (each seed begins at another time of it)"
-    return [f"link file {Path(file).name}, {lasts}: {'; '.join(rates)}"]
+    return [f"link file {file}, {lasts}: {'; '.join(rates)}"]
 
 
 def _bottleneck(setting: Setting) -> list[str]:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 
 from openbach_run.catalog import DESCRIBED, Catalog, description
@@ -37,13 +38,17 @@ ACCESS = ("access", "dama_values", "return_rate")
 """The way to return capacity, and other arguments that say with it which link it is."""
 CAPACITY = {"cra": "CRA", "rbdc": "RBDC", "vbdc_bytes": "VBDC", "fca": "FCA"}
 """Kinds of return capacity, as DVB-RCS2 calls them."""
+OPERATORS = {"oneweb": "OneWeb"}
+"""Names that have a capital letter inside."""
 FREE = "free"
 """The value of a CPU for which nothing takes time."""
-LINK = (
-    "rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "burst_ms",
-    "jitter_ms",
-)  # fmt: skip
-"""The arguments that a link file replaces."""
+BY_FILE = ("rate", "return_rate", "link_file")
+"""The arguments that a link file replaces, and its own name."""
+IDLE_ON_FILE = {
+    ("delay_ms", "none"), ("loss", "0"), ("return_loss", "same"), ("return_loss", "0"),
+    ("burst_packets", "1"), ("burst_packets", "none"), ("burst_ms", "none"), ("jitter_ms", "0"),
+}  # fmt: skip
+"""Arguments and values that change nothing on a link with a file."""
 LEADERS = {
     "return_": "that of the forward link", "cpu_": "that of the box", "_pep": "at the end hosts",
     "_tunnel": "at the end hosts", "_2": "that of the first",
@@ -54,6 +59,29 @@ USUAL = {"jitter_ms": "0", "direction": "download", "http": "none", "vpn_values"
 SUFFIXES = {"forward": "forward link", "return": "return link"}
 _OWN_TITLES: ContextVar[Titles] = ContextVar("own titles", default=MappingProxyType({}))
 """Titles of the arguments of users' scenarios, of what is being written."""
+
+
+def file_of(values: Mapping[str, str]) -> str:
+    """Return the name of the file that a link follows, of `link_file` or its satellite; else "".
+
+    A link without a forward rate has a file, or frames (`forward=dvbs2`).
+    """
+    file = values.get("link_file", "none")
+    if file == "none" and values.get("rate") == "none":
+        # A scenario without `forward` may have a satellite with frames, whose delay is known.
+        is_file = values.get("forward", values.get("delay_ms")) in ("rate", "none")
+        file = f"{values.get('orbit', '')}.csv" if is_file else file
+    return "" if file == "none" else Path(file).name
+
+
+def satellite(name: str) -> str:
+    """Return a satellite's name as it is written: `GEO RCS2`, `Starlink ISL`, `GEO+LEO`."""
+    if "+" in name:
+        return "+".join(map(satellite, name.split("+")))
+    first, *rest = name.split("_")
+    words = [first.upper() if len(first) < 4 else OPERATORS.get(first, first.capitalize())]
+    words += [word.upper() if re.search(r"\d", word) or len(word) < 4 else word for word in rest]
+    return " ".join(words)
 
 
 def named(value: str) -> str:
@@ -133,7 +161,7 @@ def value_of(name: str, value: str) -> str:
     """Return a value with its unit: `30 MB`, `10 Mbit/s`, `250 ms`, `OpenVPN UDP`."""
     known = number(value)
     if name == "orbit":
-        return value.upper()
+        return satellite(value)
     if name in ("buffer", "buffer_bdp"):
         return _buffer(value)
     if known is not None and (unit := _title(name).unit):
@@ -198,7 +226,9 @@ def said(name: str, value: str) -> str:
         case "cpu" if value == FREE:
             return "programs and encryption take no time"
         case "delay_ms" if value == "none":
-            return "one-way delay of a satellite that moves"
+            return "one-way delay that changes with time"
+        case "rate" | "return_rate" if value == "none":
+            return f"no fixed {argument(name)}"
         case "direction":
             return named(value)
         case "streams":

@@ -99,8 +99,8 @@ def notes(
     tools = {(record.scenario, record.arguments.get("http", "none") == "none") for record in done}
     if len(tools) > len(dict(tools)):
         lines.append(
-            "WARNING: two clocks: with http, curl's starts about two round trips earlier than"
-            " iperf3's without; compare only times of the same tool (docs/limitations.md)"
+            "WARNING: two clocks: with http, curl's starts three round trips earlier than iperf3's"
+            " without (http=3: two); compare only times of the same tool (docs/limitations.md)"
         )
     shares: dict[float, str] = {}
     for record in done:

@@ -137,10 +137,14 @@ def markdown_rows(shown: Table) -> Markdown:
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
-def as_latex(shown: Table) -> str:
-    """Return a floating table for a paper; it needs the LaTeX package booktabs.
+FITTING = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
+"""Begins what is made no wider than the column, and not wider than it is (graphicx)."""
 
-    Columns of long texts break their lines.
+
+def as_latex(shown: Table) -> str:
+    """Return a floating table for a paper; it needs the LaTeX packages booktabs and graphicx.
+
+    Columns of long texts break their lines; a table wider than the column is made smaller.
     """
     rows = []
     for line in (shown.header, *shown.rows):
@@ -154,8 +158,8 @@ def as_latex(shown: Table) -> str:
     head, *body = rows
     lines = [
         *(r"\begin{table}", r"\centering", rf"\caption{{{title}}}", r"\smallskip"),
-        *(rf"\begin{{tabular}}{{{''.join(columns)}}}", r"\toprule", head, r"\midrule", *body),
-        *(r"\bottomrule", r"\end{tabular}", rf"\par\smallskip\footnotesize {note}"),
+        *(FITTING, rf"\begin{{tabular}}{{{''.join(columns)}}}", r"\toprule", head, r"\midrule"),
+        *(*body, r"\bottomrule", r"\end{tabular}}", rf"\par\smallskip\footnotesize {note}"),
         *(r"\end{table}", ""),
     ]
     return "\n".join(lines)
