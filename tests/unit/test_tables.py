@@ -432,6 +432,11 @@ def test_long_texts_break_their_lines_in_latex() -> None:
     )
 
 
+def test_latex_has_no_sign_that_pdflatex_does_not_know() -> None:
+    """It has a report's table of what its runs have shown: 1/√n."""
+    assert as_latex(Table("– −", ["× √"], [["≥ ≤"], ["→ ←"]], "≈", 1)).isascii()
+
+
 def test_html_escapes_and_closes_its_elements() -> None:
     opened: list[str] = []
 

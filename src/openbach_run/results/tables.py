@@ -15,6 +15,7 @@ LATEX = str.maketrans({
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "−": "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
+    "√": r"$\surd$", "→": r"$\to$", "←": r"$\gets$", "≈": r"$\approx$",
 })  # fmt: skip
 LATEX_LINE = 45
 """The most letters in a LaTeX column that does not break its lines."""
