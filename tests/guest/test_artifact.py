@@ -158,8 +158,8 @@ def forge(run_dir: Path) -> None:
 
 
 def better(said: Any) -> Any:
-    first, *others = said["figures"]
-    return {**said, "figures": [{**first, "median": 0.5}, *others]}
+    first, *others = said["results"]
+    return {**said, "results": [{**first, "median": 0.5}, *others]}
 
 
 @pytest.mark.nightly

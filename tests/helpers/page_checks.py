@@ -38,7 +38,7 @@ class Checker:
             (r"(?P<vpns>.+) are equivalent: within 5 % in each measure.*", self.equivalent),
             (r"Between (?P<one>.+) and (?P<others>.+) no difference of more than 5 % is shown.*", self.close),
             (rf"[^:]+: (?P<measure>[^.,]+?)(?:,.*)?\. All medians are (?P<span>{SPAN}){UNIT}; (?P<bounds>.*)\.", self.head),
-            (r"Nothing is claimed: .*--seeds 5.*\.", self.no_claim),
+            (r"Nothing is claimed: .*--seeds 5", self.no_claim),
             (r"[^:]+ (?:decides|changes the .+ most, but by less than 10 %): (?P<series>.+)\.", self.decides),
             (r"Customers with the PEP at (?P<pep>.+?): (?P<told>.+)\.", self.behind),
             (rf"One configuration was run: .+? (?P<value>{NUMBER}){UNIT}\.", self.one),
@@ -51,6 +51,7 @@ class Checker:
             (r"(?P<here>PEP .+?) makes the .+ better in \d+ of \d+ comparisons, and worse in \d+ \((?P<hosts>.+?)\): at best (?P<told>.+)\.", self.pep),
             (r"(?P<vpn>.+) has no congestion control, so only on a leased rate: .+\.", self.leased),
             (r"No difference .+\.", self.no_difference),
+            (r"Not compared: .+\.", self.not_compared),
             (r"(?:No transport|No PEP|Nothing is advised) .+\.", self.none),
             (r".+ changes the .+ in \d+ of \d+ comparisons only\.", self.none),
             (r"(?:Chance matters most|The parts where|Up to .+ of the pings|Of \d+ runs|A change in % is).+\.", self.none),
@@ -116,6 +117,15 @@ class Checker:
     def no_claim(self, found: re.Match[str]) -> None:
         if any(len(one.values[self.measure]) >= LEAST for one in self.reader.of(self.measure)):
             self.fault(found[0], "there are seeds enough")
+
+    def not_compared(self, found: re.Match[str]) -> None:
+        cells = self.reader.of(self.measure)
+        if "with fewer than" in found[0] and all(
+            len(one.values[self.measure]) >= LEAST for one in cells
+        ):
+            self.fault(found[0], "each cell has seeds enough")
+        if "never varied alone" in found[0] and len(cells) < 2:
+            self.fault(found[0], "there is one cell")
 
     def one(self, found: re.Match[str]) -> None:
         self._median(found["value"], self.reader.of(self.measure), found[0])
