@@ -45,7 +45,7 @@ def artifact(results: Path, bundle: Path) -> Iterator[Path]:
         words += ["--title", "A | paper", "--licence", "The results are under CC BY 4.0."]
         done = command("artifact", str(results), "-o", str(place / "artifact"), *words)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.endswith("artifact: 2 figures, 1 claims, 10 runs\n")
+        assert done.stdout.endswith("artifact: 2 results, 1 claims, 10 runs\n")
         yield place / "artifact"
 
 
@@ -318,7 +318,7 @@ def test_link_files_and_directories_travel_along(
         said_by([Path("small")], CLAIMS)
     repeatable = Repeatable((Path("mine"),))
     said = said_by([Path("small")], CLAIMS, repeatable)
-    assert {figure.command for figure in said.figures} == {
+    assert {figure.command for figure in said.results} == {
         f"geo vpn=none cc=cubic size=100k {link} orbit=narrow noise=off --seeds 1,2 --with additions"
         for link in ("link_file=files/trace.csv", "rate=2M delay_ms=40")
     }

@@ -103,7 +103,7 @@ def test_a_repeated_run_that_differs_says_in_what() -> None:
 
 def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
     said = Said((figure(1), figure(2, "geo vpn='a|b'")), (claim("C1", "R1"),))
-    text = readme(said, [Chosen(said.figures[0], (1,))], {**ABOUT, "title": "a\n# b"})
+    text = readme(said, [Chosen(said.results[0], (1,))], {**ABOUT, "title": "a\n# b"})
     assert text.startswith("# a\\n# b\n")
     rows = [line for line in text.splitlines() if line.startswith(("| R", "| **C1"))]
     assert [line.replace("\\|", "").count("|") for line in rows] == [6, 6, 6]

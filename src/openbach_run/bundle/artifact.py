@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.noise import NOISE
@@ -87,20 +86,15 @@ class Claimed:
     """`ratio`, `difference` or the column that it is about."""
     comparisons: tuple[tuple[str, float | None], ...]
     """Comparisons in words, each with its median."""
-    figures: tuple[str, ...]
-    """Names of the figures that it compares."""
-
-
-def _as_results(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Return fields by name, with figures called results: a reader takes figures for pictures."""
-    return {"results" if name == "figures" else name: value for name, value in fields}
+    results: tuple[str, ...]
+    """Names of the results that it compares."""
 
 
 @dataclass(frozen=True)
 class Said:
     """All that an artifact's results say."""
 
-    figures: tuple[Figure, ...]
+    results: tuple[Figure, ...]
     claims: tuple[Claimed, ...]
 
     def named(self, names: Sequence[str]) -> list[Figure]:
@@ -112,8 +106,8 @@ class Said:
         of_claims: dict[str, list[str]] = {}
         for claim in self.claims:
             for key in {claim.name, claim.name.partition(" ")[0]}:
-                of_claims.setdefault(key.upper(), []).extend(claim.figures)
-        known = {figure.name for figure in self.figures}
+                of_claims.setdefault(key.upper(), []).extend(claim.results)
+        known = {figure.name for figure in self.results}
         for name in names:
             if name.upper() in known:
                 wanted.append(name.upper())
@@ -123,11 +117,11 @@ class Said:
                 claims = dict.fromkeys(claim.name.partition(" ")[0] for claim in self.claims)
                 listed = ", ".join([f"R1 to R{len(known)}", *claims])
                 raise InputError(f"--only {name}: no result and no claim of it; there are {listed}")
-        return [figure for figure in self.figures if figure.name in set(wanted)]
+        return [figure for figure in self.results if figure.name in set(wanted)]
 
     def as_json(self) -> str:
         """Return it as the text of results.json."""
-        return json.dumps(asdict(self, dict_factory=_as_results), indent=1) + "\n"
+        return json.dumps(asdict(self), indent=1) + "\n"
 
 
 @dataclass(frozen=True)

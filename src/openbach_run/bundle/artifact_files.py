@@ -123,7 +123,7 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
             shutil.copyfile(wanted.claims, new / CLAIMS_FILE)
             shutil.copyfile(REPOSITORY / "LICENSE", new / "LICENSE")
             (new / FIGURES).write_text(said.as_json(), encoding="utf-8")
-            quick = some_of(said.figures, QUICK_MIN * 60 / SLOWER)
+            quick = some_of(said.results, QUICK_MIN * 60 / SLOWER)
             text = readme(said, quick, {"commands": commands, **_about(wanted, new, home)})
         (new / "README.md").write_text(text, encoding="utf-8")
         put_sums(new)
@@ -144,7 +144,7 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
             shutil.copytree(place, copy / name)
         elif place.exists():
             shutil.copyfile(place, copy / name)
-    for figure in said.figures:
+    for figure in said.results:
         if figure.results == copy.name:
             for run_id in figure.runs:
                 run_files.copy(directory / "runs" / run_id, copy / "runs" / run_id)
@@ -295,8 +295,8 @@ def verify(
     if text := _first_difference(said.as_json().encode(), (place / FIGURES).read_bytes()):
         print(f"openbach-run: {place}: {text}", file=sys.stderr)
         return False
-    print(f"{len(said.figures)} results and {len(said.claims)} claims follow from the records")
-    figures = said.figures if only is None else said.named(only.split(","))
+    print(f"{len(said.results)} results and {len(said.claims)} claims follow from the records")
+    figures = said.results if only is None else said.named(only.split(","))
     if minutes is None:
         chosen = [Chosen(figure, figure.seeds) for figure in figures]
     else:

@@ -30,9 +30,9 @@ def readme(said: Said, quick: Sequence[Chosen], about: Mapping[str, Any]) -> str
     return _set(
         "artifact.md.j2",
         said=said,
-        runs=sum(len(figure.seeds) for figure in said.figures),
-        total_s=sum(sum(figure.wall_s) for figure in said.figures),
-        first=min(said.figures, key=lambda figure: sum(figure.wall_s)),
+        runs=sum(len(figure.seeds) for figure in said.results),
+        total_s=sum(sum(figure.wall_s) for figure in said.results),
+        first=min(said.results, key=lambda figure: sum(figure.wall_s)),
         minutes=QUICK_MIN,
         quick=sum(len(choice.seeds) for choice in quick),
         quick_s=sum(choice.wall_s for choice in quick),

@@ -176,7 +176,7 @@ def _make(arguments: argparse.Namespace, runs: int, options: Options) -> int:
     if said is None:
         print(f"{output}: {in_all} runs of {len(results)} campaigns")
         return 0
-    print(f"{output}: {len(said.figures)} results, {len(said.claims)} claims, {in_all} runs")
+    print(f"{output}: {len(said.results)} results, {len(said.claims)} claims, {in_all} runs")
     if not arguments.licence:
         print("README.md names no licence of the results: --licence TEXT does")
     if (REPOSITORY / ".git").exists() and commit() is None:

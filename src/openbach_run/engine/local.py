@@ -337,7 +337,7 @@ class LocalEngine(ABC):
                 before, sent_bytes = sent_bytes, stream.size_bytes if stream else 0
                 if reader.read() or sent_bytes > before:
                     heard = time.monotonic()
-                elif time.monotonic() - heard > (limit_s := self.silence_limit_s * share()):
+                elif time.monotonic() - heard > (limit_s := self.silence_limit_s * load_per_cpu()):
                     raise Ended(f"showed no progress for {limit_s:.0f} s")
                 # The guest may be somebody else's code: a full disk is this machine's trouble.
                 if excess := self._excess(run_dir) or (stream and stream.wrong()):
@@ -358,7 +358,7 @@ class LocalEngine(ABC):
         return None
 
 
-def share() -> float:
+def load_per_cpu() -> float:
     """Return the number of programs that want each CPU of this machine, at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
