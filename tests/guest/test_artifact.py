@@ -59,7 +59,7 @@ def table(readme: str, first: str) -> list[list[str]]:
 def test_its_readme_says_what_a_stranger_asks(artifact: Path) -> None:
     readme = (artifact / "README.md").read_text()
     assert readme.startswith("# A | paper\n")
-    figures = table(readme, "figure")
+    figures = table(readme, "result")
     assert [row[0] for row in figures] == ["R1", "R2"]
     assert (
         figures[0][1] == "`./openbach geo vpn=none cc=cubic size=100k noise=off --seeds 1,2,3,4,5`"
@@ -102,8 +102,8 @@ def test_a_stranger_follows_its_readme_in_an_empty_system(artifact: Path) -> Non
             artifact=artifact,
         )
         assert quick.returncode == 0, quick.stderr + quick.stdout
-        assert "2 figures and 1 claims follow from the records\n" in quick.stdout
-        assert quick.stdout.endswith("10 runs of 2 figures repeated: all the same\n")
+        assert "2 results and 1 claims follow from the records\n" in quick.stdout
+        assert quick.stdout.endswith("10 runs of 2 results repeated: all the same\n")
         words = first[1].strip("`").split()[1:]
         one = in_an_empty_system(bundle, home, *words, artifact=artifact)
         assert one.returncode == 0, one.stderr
@@ -121,7 +121,7 @@ def test_a_second_checkout_verifies_it_with_its_bundle_only(artifact: Path, tmp_
         env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
-    assert done.stdout.endswith("10 runs of 2 figures repeated: all the same\n")
+    assert done.stdout.endswith("10 runs of 2 results repeated: all the same\n")
     kept = ("--only", "R2", "--results", str(tmp_path / "again"), "--quiet")
     ours = command("artifact", "--verify", str(moved), *kept, cwd=tmp_path, checkout=other)
     assert ours.returncode == 0, ours.stderr
@@ -181,7 +181,7 @@ def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> 
     done = command("artifact", "--verify", str(place), "--quiet")
     assert done.returncode == 1, done.stderr
     assert re.search(r"^F\d .*seed \d: transfer_time_s: 0\.5 then, 1\.\d+ now$", done.stdout, re.M)
-    assert done.stdout.endswith("10 runs of 2 figures repeated: not all the same\n")
+    assert done.stdout.endswith("10 runs of 2 results repeated: not all the same\n")
 
 
 @pytest.mark.nightly
@@ -352,7 +352,7 @@ def test_the_artifact_runs_from_them_alone(own: Path, bundle: Path, tmp_path: Pa
         quick = ["artifact", "--verify", "/artifact", "--quiet"]
         done = in_an_empty_system(place / "openbach", home, *quick, artifact=place)
     assert done.returncode == 0, done.stderr + done.stdout
-    assert done.stdout.endswith("4 runs of 2 figures repeated: all the same\n")
+    assert done.stdout.endswith("4 runs of 2 results repeated: all the same\n")
 
 
 def test_what_a_record_says_is_no_markdown_and_no_shell(results: Path, tmp_path: Path) -> None:
