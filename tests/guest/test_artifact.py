@@ -92,7 +92,7 @@ def test_its_hashes_are_those_of_sha256sum(artifact: Path) -> None:
 def test_a_stranger_follows_its_readme_in_an_empty_system(artifact: Path) -> None:
     """As another user, without network and without any file but the artifact's."""
     readme = (artifact / "README.md").read_text()
-    first, *_ = table(readme, "figure")
+    first, *_ = table(readme, "result")
     bundle = artifact / "openbach"
     with an_empty_home() as home:
         quick = in_an_empty_system(
