@@ -180,7 +180,7 @@ def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> 
     put_sums(place)
     done = command("artifact", "--verify", str(place), "--quiet")
     assert done.returncode == 1, done.stderr
-    assert re.search(r"^F\d .*seed \d: transfer_time_s: 0\.5 then, 1\.\d+ now$", done.stdout, re.M)
+    assert re.search(r"^R\d .*seed \d: transfer_time_s: 0\.5 then, 1\.\d+ now$", done.stdout, re.M)
     assert done.stdout.endswith("10 runs of 2 results repeated: not all the same\n")
 
 
