@@ -342,13 +342,13 @@ def test_two_link_files_of_one_name_are_refused(own: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.nightly
-def test_the_artifact_runs_from_them_alone(own: Path, bundle: Path, tmp_path: Path) -> None:
-    words = ["small", "--with", "mine", "-o", str(tmp_path / "artifact"), "--bundle", str(bundle)]
-    done = command("artifact", *words, "--quiet", cwd=own)
-    assert done.returncode == 0, done.stderr
-    shutil.rmtree(own)
-    with an_empty_home() as home:
-        place = tmp_path / "artifact"
+def test_the_artifact_runs_from_them_alone(own: Path, bundle: Path) -> None:
+    with an_empty_home() as made, an_empty_home() as home:
+        place = made / "artifact"  # where a user without rights may read it
+        words = ["small", "--with", "mine", "-o", str(place), "--bundle", str(bundle)]
+        done = command("artifact", *words, "--quiet", cwd=own)
+        assert done.returncode == 0, done.stderr
+        shutil.rmtree(own)
         quick = ["artifact", "--verify", "/artifact", "--quiet"]
         done = in_an_empty_system(place / "openbach", home, *quick, artifact=place)
     assert done.returncode == 0, done.stderr + done.stdout
