@@ -22,6 +22,7 @@ import requests
 from record import Record
 from stack import CONTROLLER, CONTROLLER_URL, LOGIN, PASSWORD, Stack
 
+from openbach_run.engine.platform.leftovers import look_again
 from openbach_run.engine.platform.rest import Access, Controller
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -127,20 +128,19 @@ class Run:
 
     def instance(self, number: int) -> dict[str, Any]:
         found: dict[str, Any] = self.controller.get("scenario_instance/", number)
+        if look_again(self.controller, found):
+            self.record.count("times that OpenBACH had lost a job's end")
         return found
 
     def ended(self, number: int, limit_s: float = END_LIMIT_S) -> dict[str, Any]:
         """The instance when it has a stop date; when the time is over, it is stopped."""
         if not until(lambda: bool(self.instance(number)["stop_date"]), limit_s):
-            functions = self.instance(number)["openbach_functions"]
-            left = [
+            labels = [
                 f"{one['label']} ({one['status']})"
-                for one in functions
+                for one in self.instance(number)["openbach_functions"]
                 if one["status"] != "Finished"
             ]
-            self.record.say(f"instance {number} has not ended, and is stopped: {', '.join(left)}")
-            for host, lines in self.jobs_running().items():
-                self.record.say(f"{host} still runs {'; '.join(lines)}")
+            self.record.say(f"instance {number} has not ended, and is stopped: {labels}")
             self.controller.post("scenario_instance/", number, body={})
             until(lambda: bool(self.instance(number)["stop_date"]), END_LIMIT_S)
         return self.instance(number)

@@ -339,6 +339,28 @@ def test_a_run_over_its_limit_is_stopped(fake: FakeController, tmp_path: Path) -
     assert outcome.status == "Stopped"
 
 
+def test_a_job_whose_end_was_lost_is_asked_for_again(fake: FakeController, tmp_path: Path) -> None:
+    """The director has taken its stop date back, and looks at it no more."""
+    fake.polls_until_end = 10**9
+    lost = {**LEFT, "stop_date": "Not programmed yet"}
+    over = {**lost, "id": 32, "stop_date": "2026-11-21T04:41:30Z"}
+    stop = {"stop_job_instances": {"openbach_function_ids": [0, 1]}}
+    what: list[dict[str, Any]] = [{"job": lost}, {"job": over}, stop]
+    inner = [{"id": i, "label": "", "status": "Finished", **what[i]} for i in range(3)]
+    fake.names, fake.started = ["sub"], [{}]
+    sub = {**fake.instance(7), "openbach_functions": inner}
+    fake.names, fake.started = [], []
+    fake.functions = [{"id": 0, "label": "", "status": "Finished", "scenario": sub}]
+
+    def looked_at() -> tuple[int, Any]:
+        fake.polls_until_end = 0
+        return 200, {**lost, "status": "Stopped"}
+
+    fake.fail("GET", "job_instance/31/", looked_at)
+    assert run(engine_of(fake), tmp_path).status == "Finished Ok"
+    assert not any("job_instance/32" in path for _, path, _ in fake.asked)
+
+
 def test_stop_stops_the_instance(fake: FakeController, tmp_path: Path) -> None:
     fake.polls_until_end = 10**9
     engine = engine_of(fake)

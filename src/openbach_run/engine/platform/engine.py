@@ -388,6 +388,7 @@ class ControllerEngine:
                 events.tell(instance, heard_s - started_s)
                 if instance["stop_date"]:
                     return instance
+                leftovers.look_again(self._controller, instance)
                 if heard_s > due_s:
                     if late:
                         raise Lost(

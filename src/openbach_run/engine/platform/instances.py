@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from openbach_run.engine.platform.leftovers import look_again
 from openbach_run.engine.platform.order import Order
 from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import SetupError
 
+POLL_S, END_LIMIT_S = 1.0, 10.0
+"""How often an instance is looked at that gets to end, and how long."""
 OF_A_RUN = {"status", "launch_date", "job", "scenario"}
 """Keys that an instance shows of a function beside the function itself."""
 
@@ -32,7 +36,12 @@ def instances_of(
         has = f"instances {', '.join(map(str, sorted(every)))}" if every else "no instance"
         raise SetupError(f"{controller.access.url}, project {project}: {name} has {has}")
     for number in sorted(numbers or every):
-        yield controller.get("scenario_instance/", number)
+        end_s = time.monotonic() + END_LIMIT_S
+        instance = controller.get("scenario_instance/", number)
+        while look_again(controller, instance) and time.monotonic() < end_s:
+            time.sleep(POLL_S)
+            instance = controller.get("scenario_instance/", number)
+        yield instance
 
 
 def wrong_with(instance: Mapping[str, Any], order: Order, local: Order) -> str:

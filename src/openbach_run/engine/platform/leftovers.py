@@ -2,18 +2,21 @@
 """Jobs and scenario instances left running on a platform's hosts, and commands that end them.
 
 OpenBACH loses a stop that reaches a job while it is being started: the job stays, its port stays
-taken, and each later run on these hosts fails.
+taken, and each later run on these hosts fails. And it loses the end of a job whose state it asks
+for between the order to stop and the stop (`look_again`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from openbach_run.engine.platform.rest import Controller, Refused
 
 RUNNING = "Running"
+NO_STOP_DATE = "Not programmed yet"
 INSTANCES_LOOKED_AT = 50
 """Number of a project's newest instances that are looked at."""
 
@@ -113,3 +116,25 @@ def jobs_in(instance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         if function.get("scenario"):
             jobs += jobs_in(function["scenario"])
     return jobs
+
+
+def look_again(controller: Controller, instance: Mapping[str, Any]) -> bool:
+    """Have agents asked for jobs that were told to stop and have no stop date; say if there are.
+
+    The director of OpenBACH 2.7.0 looks at a job every two seconds. An agent that stops several
+    jobs still calls the next one running; the director then takes its stop date back, but looks at
+    it no more, as it had one. Its instance runs for ever. Asked again, it ends by itself.
+    """
+    functions = {function["id"]: function for function in instance["openbach_functions"]}
+    asked = False
+    for function in functions.values():
+        if sub := function.get("scenario"):
+            asked |= look_again(controller, sub)
+        stop = function.get("stop_job_instances") if function["status"] == "Finished" else None
+        for number in stop["openbach_function_ids"] if stop else ():
+            job = functions[number].get("job")
+            if job and job["stop_date"] == NO_STOP_DATE:
+                with suppress(Refused):  # it is another user's
+                    controller.get("job_instance/", job["id"], update="")
+                    asked = True
+    return asked
