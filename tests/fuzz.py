@@ -45,8 +45,7 @@ from openbach_jobs import link_file
 from openbach_run import yaml_files
 from openbach_run.bundle.artifact_files import wrong_files
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.plan import plan
-from openbach_run.campaign.settings import parse_seeds, parse_settings
+from openbach_run.campaign.reading import parse_settings, plan
 from openbach_run.campaign.vpn_config import read_config
 from openbach_run.catalog import Catalog, description, packages_of, wanted_by
 from openbach_run.commands import capture
@@ -73,6 +72,7 @@ from openbach_run.results.files import as_csv
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
 from openbach_run.results.record import Record, check, events, not_locked
+from openbach_run.results.seeds import parse_seeds
 from openbach_run.results.store import Store
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.index import Index

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from openbach_run.campaign.execute import PlannedRun
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
+from openbach_run.campaign.spec import runs_of
 from openbach_run.engine.contract import Engine
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.paths import REPOSITORY
@@ -16,5 +17,5 @@ PACKAGES = load_packages([REPOSITORY / "jobs"])
 def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
     """Return the runs of geo_loss with CUBIC's rival BBR and these settings."""
     campaign = plan(REPOSITORY / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
-    runs = campaign.runs(load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
+    runs = runs_of(campaign, load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
     return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.model import Campaign, Sweep, expanded
+from openbach_run.campaign.model import Campaign, Sweep
+from openbach_run.campaign.reading import expanded
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import to_records
 from openbach_run.openbach.reading import parse_scenario

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
+from openbach_run.campaign.spec import runs_of
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
@@ -158,14 +159,14 @@ def test_entities_that_an_inventory_lacks() -> None:
 
 def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_path: Path) -> None:
     campaign = plan(ROOT / "scenarios/geo_loss_table.yml", [], (1,), PACKAGES)
-    (run,) = campaign.runs(load_inventory(other_inventory(tmp_path)), lambda uses: {})
+    (run,) = runs_of(campaign, load_inventory(other_inventory(tmp_path)), lambda uses: {})
     (sub,) = run.sub_scenarios.values()
     assert (sub["constants"]["server_ip"], sub["constants"]["enterprise_network"]) == (
         "172.30.0.2",
         "172.30.0.0/24",
     )
     assert "rate" in run.values and "server_ip" not in run.values
-    (same,) = campaign.runs(OURS, lambda uses: {})
+    (same,) = runs_of(campaign, OURS, lambda uses: {})
     assert same.run_id != run.run_id
     with pytest.raises(InputError, match="has no argument server_ip"):
         plan(ROOT / "scenarios/geo.yml", ["server_ip=10.0.0.1"], (1,), PACKAGES)

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.model import Campaign, Sweep, expanded
+from openbach_run.campaign.model import Campaign, Sweep
 from openbach_run.campaign.notes import notes_of
-from openbach_run.campaign.plan import plan
-from openbach_run.campaign.settings import parse_seeds
-from openbach_run.campaign.spec import RunSpec
+from openbach_run.campaign.reading import expanded, plan
+from openbach_run.campaign.spec import RunSpec, runs_of
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.reading import parse_scenario
+from openbach_run.results.seeds import parse_seeds
 from openbach_run.topology.inventory import load_inventory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def planned(*settings: str, seeds: str = "1", path: Path = GEO_LOSS) -> Campaign
 
 
 def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
-    return campaign.runs(load_inventory(REPOSITORY / "inventory.yml"), lambda uses: identity)
+    return runs_of(campaign, load_inventory(REPOSITORY / "inventory.yml"), lambda uses: identity)
 
 
 def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:

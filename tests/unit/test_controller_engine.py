@@ -25,7 +25,7 @@ import pytest
 from helpers.fake_controller import HARM, FakeController, serving
 from helpers.waiting import HANG_S, wait_for
 
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
 from openbach_run.commands import main
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.platform import engine as engine_module

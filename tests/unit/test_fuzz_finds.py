@@ -14,7 +14,7 @@ from helpers.altered import changed
 from helpers.job_code import ROOT, load
 
 from openbach_run.bundle.artifact_files import wrong_files
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
 from openbach_run.catalog import packages_of
 from openbach_run.engine.platform.answers import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access

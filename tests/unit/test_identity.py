@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
+from openbach_run.campaign.spec import runs_of
 from openbach_run.catalog import Catalog, joined
 from openbach_run.engine.local import GUEST_MODULES, guest_code
 from openbach_run.engine.virtual import image, kernel
@@ -79,7 +80,7 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     engine = VirtualEngine(checkout, guest_code(checkout, parts), cache=checkout / "cache")
     engine.kernel = Kernel(Path(), Path(), "a kernel")
     engine.image = Image(Path(), tuple(packages), "what is added", NEEDS)
-    (run,) = campaign.runs(load_inventory(checkout / "inventory.yml"), engine.identity_of)
+    (run,) = runs_of(campaign, load_inventory(checkout / "inventory.yml"), engine.identity_of)
     return run.run_id
 
 

@@ -13,7 +13,8 @@ import pytest
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
+from openbach_run.campaign.spec import runs_of
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
@@ -207,7 +208,7 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
         )
         assert len(planned.every_seed) == count
         if scenario == "geo":
-            run = planned.runs(load_inventory(ROOT / "inventory.yml"), lambda uses: {})[0]
+            run = runs_of(planned, load_inventory(ROOT / "inventory.yml"), lambda uses: {})[0]
             assert run.for_guest()["satellite_file"] == text, "for reports"
     with pytest.raises(
         InputError, match=r"delay_ms=20: the satellite's .*trace\.csv has rate and delay over time"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
 from openbach_run.errors import InputError
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages

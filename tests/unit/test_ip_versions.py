@@ -15,7 +15,8 @@ from vpn_keys import family_of
 from vpn_proof import inner_mtu
 
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
+from openbach_run.campaign.spec import runs_of
 from openbach_run.errors import InputError
 from openbach_run.guest.agent import HAS_IPV6
 from openbach_run.openbach.job_folders import load_packages
@@ -35,7 +36,7 @@ def campaign(*settings: str, scenario: str = "geo") -> Campaign:
 
 
 def guest(*settings: str) -> dict[str, Any]:
-    (run,) = campaign(*settings).runs(INVENTORY, lambda _: {})
+    (run,) = runs_of(campaign(*settings), INVENTORY, lambda _: {})
     return run.for_guest()
 
 
@@ -72,7 +73,7 @@ def test_a_value_is_of_the_traffic_and_of_the_tunnel(value: str, server: str, bo
 
 def test_a_run_without_it_is_the_run_of_before() -> None:
     """Also its name: results of before are not stale."""
-    (plain,) = campaign().runs(INVENTORY, lambda _: {})
+    (plain,) = runs_of(campaign(), INVENTORY, lambda _: {})
     assert "ip" not in plain.values
     assert plain.for_guest()["inventory"] == INVENTORY.to_dict()
 
@@ -124,8 +125,8 @@ def test_a_job_that_has_ipv4_only_is_refused() -> None:
 def test_an_mtu_below_that_of_ipv6_is_refused() -> None:
     small = campaign("ip=6", "access_mtu=1200")
     with pytest.raises(InputError, match=r"access_mtu=1200: inventory, or a number .* from 1280"):
-        small.runs(INVENTORY, lambda _: {})
-    assert campaign("ip=4", "access_mtu=1200").runs(INVENTORY, lambda _: {})
+        runs_of(small, INVENTORY, lambda _: {})
+    assert runs_of(campaign("ip=4", "access_mtu=1200"), INVENTORY, lambda _: {})
 
 
 def test_a_scenario_may_have_a_value_of_that_name(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from helpers.records import RECORD, write_statistics
 
 from openbach_run.campaign.late import late
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
+from openbach_run.campaign.spec import runs_of
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import faults, load_packages
@@ -374,7 +375,7 @@ SETTINGS = ("vpn=none", "cc=cubic", "loss=0", "pep=none", "size=1M")
 def planned(file: Path, measures: Any = None) -> tuple[Campaign, PlannedRun]:
     campaign = plan(file, SETTINGS, (1,), PACKAGES)
     engine = FakeEngine()
-    (spec,) = campaign.runs(load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
+    (spec,) = runs_of(campaign, load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
     return campaign, PlannedRun(spec, engine, "./openbach-run", measures or campaign.measures)
 
 

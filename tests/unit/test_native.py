@@ -22,7 +22,7 @@ from helpers.waiting import wait_for
 from openbach_run.campaign.execute import PlannedRun, interleaved
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.needs import check_host
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Catalog
 from openbach_run.commands.main import parser

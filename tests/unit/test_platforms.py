@@ -15,8 +15,8 @@ from helpers.made_up import write_results
 from openbach_run.campaign import engines
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
-from openbach_run.campaign.plan import plan
 from openbach_run.campaign.platforms import PLATFORM, read_platforms
+from openbach_run.campaign.reading import plan
 from openbach_run.campaign.request import campaigns_of
 from openbach_run.catalog import Catalog
 from openbach_run.commands import main

@@ -11,6 +11,7 @@ import pytest
 
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import plan_of
+from openbach_run.campaign.spec import runs_of
 from openbach_run.commands.expand import as_text
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job import Job
@@ -40,7 +41,7 @@ def test_json_that_is_not_there_is_the_yaml_beside_it(
     """A command of before, in a record or a script, runs what it ran: the same runs."""
     for place in (SCENARIOS.parent, tmp_path):
         monkeypatch.chdir(place)
-        first, second = (runs_of(text) for text in (f"scenarios/{name}.json", name))
+        first, second = (names_of_runs(text) for text in (f"scenarios/{name}.json", name))
         assert first and first == second
     source = expand(SCENARIOS / f"{name}.yml")
     starts = [one.get("start_scenario_instance", {}) for one in source["openbach_functions"]]
@@ -48,14 +49,14 @@ def test_json_that_is_not_there_is_the_yaml_beside_it(
     for file in (name, *subs):
         made = as_text(expand(SCENARIOS / f"{file}.yml"))
         (tmp_path / f"{file}.json").write_text(made)
-    assert runs_of(str(tmp_path / f"{name}.json")) == first
+    assert names_of_runs(str(tmp_path / f"{name}.json")) == first
 
 
-def runs_of(scenario: str) -> list[str]:
+def names_of_runs(scenario: str) -> list[str]:
     """Return the names of a scenario's runs with the first seed."""
     plan = plan_of(scenario, [], "1", Options())
     inventory = load_inventory(INVENTORY)
-    campaigns = [one.runs(inventory, lambda uses: {}) for one in plan.campaigns]
+    campaigns = [runs_of(one, inventory, lambda uses: {}) for one in plan.campaigns]
     return [run.run_id for runs in campaigns for run in runs]
 
 

@@ -23,7 +23,7 @@ from markdown_it import MarkdownIt
 from openbach_jobs import presets
 from openbach_run import progress
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.clock import REAL
 from openbach_run.guest.main import HOST_KERNEL

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.campaign.notes import notes_of
-from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach import limits, rules, value_checks

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign import engines
 from openbach_run.campaign.checks import check_campaign
-from openbach_run.campaign.model import Campaign, expanded
-from openbach_run.campaign.plan import plan
-from openbach_run.campaign.reading import read_with_subs, sweep_of
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import expanded, plan, read_with_subs, sweep_of
+from openbach_run.campaign.spec import runs_of
 from openbach_run.campaign.vpn_config import (
     MOST_BYTES,
     MOST_CHARACTERS,
@@ -211,7 +211,7 @@ def test_a_run_gets_the_values_and_its_name_follows_the_content(written: Written
         settings = "vpn=wireguard", f"vpn.config={written(text)}", "size=1M", "pep=none"
         here = campaign(*settings, "loss=0")
         inventory = load_inventory(ROOT / "inventory.yml")
-        (found,) = here.runs(inventory, lambda uses: {})
+        (found,) = runs_of(here, inventory, lambda uses: {})
         return found.run_id, found.for_guest()
 
     first, told = run(WG)

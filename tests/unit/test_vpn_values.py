@@ -16,8 +16,7 @@ import pytest
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
-from openbach_run.campaign.plan import plan
-from openbach_run.campaign.settings import parse_settings
+from openbach_run.campaign.reading import parse_settings, plan
 from openbach_run.campaign.vpn_folder import (
     MTU,
     SET_BY_JOB,

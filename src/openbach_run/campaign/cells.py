@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from openbach_jobs import presets as presets_of_satellites
 from openbach_run.campaign.platforms import Platforms
 from openbach_run.campaign.platforms import applied as with_platform
-from openbach_run.campaign.settings import meaning
 from openbach_run.catalog import Entries, joined
 from openbach_run.link_checks import Presets, in_force, modules_of
 from openbach_run.openbach.limits import names_folders
 from openbach_run.openbach.uses import Use, folders_used
+from openbach_run.units import number
 
 
 @dataclass(frozen=True)
@@ -98,3 +100,13 @@ def uses_of(
             by_key[key] = joined([{"jobs": jobs}, folders, modules])
         used.append(by_key[key])
     return used
+
+
+@lru_cache
+def meaning(text: str) -> object:
+    """Return what values are compared by: `1` and `1.0` are one value, so are `1kB` and `1000B`."""
+    try:
+        return presets_of_satellites.buffer(text)
+    except ValueError:
+        value = number(text)
+        return text if value is None else value

@@ -12,11 +12,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from openbach_run.campaign import reading
 from openbach_run.campaign.engines import inventory_of
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.plan import campaign_of
-from openbach_run.campaign.reading import file_beside, read_with_subs, settings_of, sweep_of
 from openbach_run.campaign.request import Plan, installed, path_of
 from openbach_run.campaign.run import store_of
 from openbach_run.engine.platform.engine import FETCHED, RunKey, run_key
@@ -40,14 +39,14 @@ def collected(
     """
     catalog, packages = installed(options)
     path = path_of(name, catalog)
-    scenario, subs = read_with_subs(path, packages)
+    scenario, subs = reading.read_with_subs(path, packages)
     if len(subs) > 1:
         raise InputError(f"{name} starts {', '.join(subs)}: collect each by its own name")
     controller.log_in()
     instances = list(instances_of(controller, options.project, scenario.name, numbers))
     if subs:
         (scenario,) = subs.values()
-        path = file_beside(path, scenario.name)
+        path = reading.file_beside(path, scenario.name)
         functions = [entry for instance in instances for entry in instance["openbach_functions"]]
         instances = [entry["scenario"] for entry in functions if entry.get("scenario")]
     plan = Plan(path, (), None, (), packages, catalog)
@@ -73,7 +72,7 @@ def _campaign_of(
     scenario: Scenario, instance: Mapping[str, Any], plan: Plan, options: Options
 ) -> Campaign:
     """Return the campaign of the one cell that an instance is a run of. Raises InputError."""
-    known, own = settings_of(scenario, {}), scenario.defaults
+    known, own = reading.settings_of(scenario, {}), scenario.defaults
     shown = {argument["name"]: str(argument["value"]) for argument in instance["arguments"]}
     # A platform's scenario has the own value of a constant that a campaign sweeps.
     swept = scenario.sweep.get("values", {})
@@ -82,7 +81,9 @@ def _campaign_of(
         for name, value in {**own, **shown}.items()
         if name in known and (value != own.get(name) or name in swept)
     }
-    campaign = campaign_of(sweep_of(plan.path, scenario, {}, settings, (1,), plan.packages))
+    campaign = reading.campaign_of(
+        reading.sweep_of(plan.path, scenario, {}, settings, (1,), plan.packages)
+    )
     here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
     (cell,) = campaign.cells
     local = here.with_functions_of({**own, **cell})

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from openbach_jobs.link_file import near
+from openbach_run.campaign import reading
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import campaign_of
-from openbach_run.campaign.reading import read_with_subs, settable, sweep_of
-from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
@@ -27,6 +25,7 @@ from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.shapes import check
 from openbach_run.openbach.source import SUFFIXES, file_of
+from openbach_run.results.seeds import parse_seeds
 from openbach_run.yaml_files import read_yaml
 
 
@@ -46,7 +45,7 @@ def plan_file(
     """
     content = read_yaml(path)
     check(f"{path}", content, "campaign")
-    values_given = parse_settings(settings)
+    values_given = reading.parse_settings(settings)
     if_random = _seeds(path, content, "seeds_if_random", ()) if seeds is None else ()
     seeds = seeds or _seeds(path, content, "seeds", (1,))
     campaigns: list[Campaign] = []
@@ -56,17 +55,17 @@ def plan_file(
         # A setting may be meant for another scenario of the file: only an argument that none has is
         # an error, below.
         try:
-            scenario, subs = read_with_subs(file, packages)
-            known_here = settable(scenario, subs)
+            scenario, subs = reading.read_with_subs(file, packages)
+            known_here = reading.settable(scenario, subs)
             here = {
                 name: values
                 for name, values in values_given.items()
                 if setting_of(name) in known_here
             }
-            sweep = sweep_of(file, scenario, subs, {**values, **here}, seeds, packages)
+            sweep = reading.sweep_of(file, scenario, subs, {**values, **here}, seeds, packages)
             of_file = frozenset(values) - here.keys()
             sweep = replace(sweep, seeds_if_random=if_random, of_file=of_file)
-            campaigns.append(campaign_of(sweep))
+            campaigns.append(reading.campaign_of(sweep))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}

@@ -1,31 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A sweep becomes a campaign, and a campaign becomes runs.
+"""Sweeps and campaigns.
 
-A sweep is a scenario with values (reading.py reads it), a cell is one combination of the values,
-and a run is a cell with a seed. None of them changes once it is made.
+A sweep is a scenario with values, a campaign has all combinations of them as cells, and a run is a
+cell with a seed. None of them changes once reading.py has made it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import Any
 
-from openbach_jobs.presets import ES_N0_FILE
-from openbach_run.campaign.cells import Instead, cells_of, uses_of
+from openbach_run.campaign.cells import Instead
 from openbach_run.campaign.ip_versions import IP, VERSIONS, Addresses, addresses_in
 from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.platforms import Platforms
-from openbach_run.campaign.settings import check_references
-from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
-from openbach_run.campaign.vpn_values import Configs, configs_of
-from openbach_run.catalog import Entries, Uses
-from openbach_run.errors import InputError
-from openbach_run.json_files import read_text
-from openbach_run.link_checks import ORBIT, Presets, check_terminals, is_random, note_on_shares
+from openbach_run.campaign.vpn_values import Configs
+from openbach_run.catalog import Entries
+from openbach_run.link_checks import Presets, is_random, note_on_shares
 from openbach_run.openbach.addresses import shares_in, with_addresses
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
@@ -33,18 +27,13 @@ from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.limits import VALUES_OF
 from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
-from openbach_run.openbach.uses import Use, uses
+from openbach_run.openbach.uses import Use
 from openbach_run.topology.hosts import Inventory
-from openbach_run.topology.ip_versions import with_ipv6
-from openbach_run.topology.networks import check_mtus
 
 USUAL = "transfer_time_s"
 """Column that the table shows where a scenario names none."""
 Seeds = tuple[int, ...] | None
 """None means the default: one seed, or five where a cell has a random link or noisy hosts."""
-MOST_RUNS = 200_000
-"""Largest number of runs of one scenario in a campaign. They are planned in memory: some 2 kB for a
-cell and 0.3 kB for a run."""
 
 
 @dataclass(frozen=True)
@@ -113,32 +102,9 @@ class Sweep:
         return Instead(declared, self.constants, self.given, self.platforms)
 
 
-def expanded(sweep: Sweep, most_runs: int = MOST_RUNS) -> Campaign:
-    """Return the campaign of a sweep: its cells, where they give values to jobs, what they use.
-
-    Raises InputError for values that cannot be combined, for a folder that cannot be read, and for
-    more than `most_runs` runs: a mistyped sweep is refused before its cells fill the memory.
-    """
-    check_references(sweep.values)
-    combinations = prod(map(len, sweep.values.values()))
-    if (runs := combinations * len(sweep.seeds)) <= most_runs:
-        cells = cells_of(sweep.values, sweep.presets, sweep.instead)
-        places = uses(sweep.scenario, sweep.jobs, sweep.sub_scenarios)
-        used = uses_of(cells, places, sweep.constants, sweep.job_names, sweep.entries)
-        read = {each.name: getattr(sweep, each.name) for each in fields(Sweep)}
-        campaign = Campaign(**read, cells=cells, places=places, uses=used)
-        runs = combinations * len((*sweep.seeds, *sweep.more_seeds))
-        # Combinations that come to the same cell count once, where it matters.
-        if runs <= most_runs or (runs := len(cells) * len(campaign.every_seed)) <= most_runs:
-            return campaign
-    raise InputError(
-        f"{sweep.path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"
-    )
-
-
 @dataclass(frozen=True)
 class Campaign(Sweep):
-    """A sweep whose values have been combined. `expanded` makes it."""
+    """A sweep whose values have been combined. `reading.expanded` makes it."""
 
     cells: list[dict[str, str]] = field(default_factory=list, repr=False)
     """Every combination of the values, without repetition. The list must not be changed."""
@@ -275,50 +241,3 @@ class Campaign(Sweep):
     def addresses(self) -> Addresses:
         """Return the addresses of the inventory that the scenarios give to jobs."""
         return addresses_in(self.scenario, self.sub_scenarios, self.jobs)
-
-    def runs(
-        self, inventory: Inventory, identity_of: Callable[[Uses], dict[str, str]]
-    ) -> list[RunSpec]:
-        """Return the runs, with the addresses of the inventory.
-
-        The cells have the order of the sweep; the seeds are innermost. Raises InputError for
-        addresses that the inventory does not have.
-        """
-        here = self.on(inventory)
-        jobs = {name: self.jobs[name].to_dict() for name in self.job_names}
-        origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
-        in_ipv6: dict[str, dict[str, str]] = {}
-        if self.has_ipv6:
-            both = with_ipv6(origin.inventory)
-            hosts = Inventory.from_dict({**both})
-            in_ipv6 = {version: self.addresses.of(version, hosts) for version in self.values[IP]}
-        # Only here are both known: the cells' MTUs and the inventory's networks.
-        for cell in self.cells:
-            has_ipv6 = in_ipv6.get(cell.get(IP, ""))
-            check_mtus((both if has_ipv6 else origin.inventory)["networks"], cell)
-            text = self._files_of(cell).get(ES_N0_FILE)
-            check_terminals(cell, self.presets, text, inventory)
-        files = ((name, preset.link_file) for name, preset in self.presets.items())
-        of_satellites = {name: read_text(file) for name, file in files if file}
-        cells = (
-            CellSpec(
-                origin,
-                cell,
-                identity_of(used),
-                used,
-                self._files_of(cell),
-                configs_of(self.vpn_places, cell, self.vpn_configs) if self.vpn_configs else {},
-                in_ipv6.get(cell.get(IP, ""), {}),
-                of_satellites.get(cell.get(ORBIT, "")),
-            )
-            for cell, used in zip(self.cells, self.uses, strict=True)
-        )
-        return [RunSpec(cell, seed) for cell in cells for seed in self.seeds_of(cell.values)]
-
-    def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
-        """Return the content of a cell's link files, by the name of the argument or constant."""
-        return {
-            name: files[cell[name]]
-            for name, files in self.link_files.items()
-            if cell[name] in files
-        }

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The reading of a scenario and of all files that it and its values name.
+"""The way from a scenario and `NAME=VALUE[,VALUE…]` to a campaign whose cells are checked.
 
-Nothing is expanded here, and no value is compared with what a job takes.
+The scenario and all files that it and its values name are read, the values are combined
+(cells.py), and checks.py compares each with what the jobs take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from itertools import chain
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 from openbach_jobs.link_file import near
+from openbach_jobs.netem import MULTIPLIERS
 from openbach_run.campaign import ip_versions, noise, platforms
-from openbach_run.campaign.model import Seeds, Sweep
-from openbach_run.campaign.settings import check_values, is_list, is_value
-from openbach_run.campaign.vpn_values import folded, setting_of
+from openbach_run.campaign.cells import cells_of, meaning, uses_of
+from openbach_run.campaign.checks import check_campaign
+from openbach_run.campaign.model import Campaign, Seeds, Sweep
+from openbach_run.campaign.vpn_config import CONFIG
+from openbach_run.campaign.vpn_values import folded, read_configs, setting_of
 from openbach_run.errors import InputError
 from openbach_run.link_checks import read_file_of, read_presets
 from openbach_run.openbach.extras import check_extras
@@ -28,7 +34,7 @@ from openbach_run.openbach.source import file_of
 from openbach_run.openbach.uses import uses
 from openbach_run.openbach.values import sole_placeholder
 from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
-from openbach_run.units import NATURAL, plain
+from openbach_run.units import NATURAL, number, plain
 
 GENERAL = {noise.NOISE: noise.DEFAULT, platforms.PLATFORM: platforms.OURS}
 """Name of a value that every scenario has → its default."""
@@ -39,6 +45,38 @@ OPTIONS = {
     **{name: f"--{name}" for name in ("seeds", "workers", "results", "engine", "clock")},
 }
 """A name that people give like an argument → the option of the command that they mean."""
+MOST_RUNS = 200_000
+"""Largest number of runs of one scenario in a campaign. They are planned in memory: some 2 kB for a
+cell and 0.3 kB for a run."""
+
+
+def plan(
+    path: Path, settings: Sequence[str], seeds: Seeds, packages: Mapping[str, Package]
+) -> Campaign:
+    """Return the campaign of a scenario file with `NAME=VALUE[,VALUE…]` settings.
+
+    Raises InputError.
+    """
+    scenario, subs = read_with_subs(path, packages)
+    values = parse_settings(settings)
+    return campaign_of(sweep_of(path, scenario, subs, values, seeds, packages))
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return name → values of settings NAME=VALUE[,VALUE…]. Raises InputError."""
+    by_name: dict[str, tuple[str, ...]] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
+        values = tuple(part.strip() for part in value.split(","))
+        if name in by_name:
+            raise InputError(
+                f"{text}: {name} is given twice; to sweep it:"
+                f" {name}={','.join((*by_name[name], *values))}"
+            )
+        by_name[name] = values
+    return by_name
 
 
 def read_with_subs(
@@ -104,6 +142,7 @@ def sweep_of(
     """
     settings = _without_units(settings, scenario, subs, packages)
     values = read_values(path, scenario, subs, settings)
+    _check_references(values)
     for text in (scenario.name, *chain(*values.values())):
         if text.encode(errors="ignore").decode() != text:
             raise InputError(f"{path}: {text!a} is no text of UTF-8")
@@ -160,6 +199,42 @@ def read_values(
         values[name] = values_given.get(name) or known[name]
         check_values(name, values[name])
     return values
+
+
+def check_values(name: str, values: Sequence[str]) -> None:
+    """Check the values of a name.
+
+    Raises InputError for an empty value, one given twice, and a number in an odd spelling.
+    """
+    if "" in values or len({*map(meaning, values)}) < len(values):
+        raise InputError(f"{name}={','.join(values)}: an empty value or one given twice")
+    if odd := next(filter(_is_odd, values), None):
+        raise InputError(f"{name}={odd}: a number is written with the digits 0 to 9, like 10000")
+
+
+def _is_odd(text: str) -> bool:
+    """Return whether Python reads a number where a reader of results.csv may not: `1_0`, `-0`."""
+    try:
+        value = float(text[:-1] if text[-1:] in MULTIPLIERS else text)
+    except ValueError:
+        return False
+    return isfinite(value) and (number(text) is None or (value == 0 and text[0] == "-"))
+
+
+def _check_references(values: Mapping[str, Sequence[str]]) -> None:
+    """Check the values `$name`.
+
+    Raises InputError for a name that is no argument, or is an argument with a `$` value itself.
+    """
+    for name, listed in values.items():
+        for value in listed:
+            if value.startswith("$") and any(
+                other.startswith("$") for other in values.get(value[1:], ("$",))
+            ):
+                raise InputError(
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of"
+                    " its own"
+                )
 
 
 def _own_values(
@@ -280,3 +355,47 @@ def _without_units(
         unit = units.get(name, "")
         taken[name] = tuple(plain(value, unit) for value in values)
     return taken
+
+
+def is_list(value: Any) -> bool:
+    """Return whether a value is a list of at least one text or number."""
+    return isinstance(value, list) and bool(value) and all(map(is_value, value))
+
+
+def is_value(value: Any) -> bool:
+    """Return whether a value is a text or a number."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def campaign_of(sweep: Sweep) -> Campaign:
+    """Return the checked campaign of a sweep, with the VPN files it names. Raises InputError."""
+    campaign = expanded(sweep)
+    # Most campaigns name none, and may have a hundred thousand cells.
+    if any(f"{CONFIG}=" in text for text in chain(*sweep.values.values())):
+        vpns = sweep.entries["vpn-configs"]
+        configs = read_configs(campaign.vpn_places, campaign.cells, vpns)
+        campaign = replace(campaign, vpn_configs=configs)
+    check_campaign(campaign)
+    return campaign
+
+
+def expanded(sweep: Sweep, most_runs: int = MOST_RUNS) -> Campaign:
+    """Return the campaign of a sweep: its cells, where they give values to jobs, what they use.
+
+    Raises InputError for values that cannot be combined, for a folder that cannot be read, and for
+    more than `most_runs` runs: a mistyped sweep is refused before its cells fill the memory.
+    """
+    combinations = prod(map(len, sweep.values.values()))
+    if (runs := combinations * len(sweep.seeds)) <= most_runs:
+        cells = cells_of(sweep.values, sweep.presets, sweep.instead)
+        places = uses(sweep.scenario, sweep.jobs, sweep.sub_scenarios)
+        used = uses_of(cells, places, sweep.constants, sweep.job_names, sweep.entries)
+        read = {each.name: getattr(sweep, each.name) for each in fields(Sweep)}
+        campaign = Campaign(**read, cells=cells, places=places, uses=used)
+        runs = combinations * len((*sweep.seeds, *sweep.more_seeds))
+        # Combinations that come to the same cell count once, where it matters.
+        if runs <= most_runs or (runs := len(cells) * len(campaign.every_seed)) <= most_runs:
+            return campaign
+    raise InputError(
+        f"{sweep.path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"
+    )

@@ -13,15 +13,14 @@ from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.plan import plan
-from openbach_run.campaign.settings import parse_seeds
+from openbach_run.campaign.reading import plan
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError, NoSuchScenario
 from openbach_run.openbach.job_folders import Package, faults, left_out, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.source import SUFFIXES, file_of, is_source
-from openbach_run.results.seeds import FIRST_SEEDS
+from openbach_run.results.seeds import FIRST_SEEDS, parse_seeds
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
 from openbach_run.campaign.request import Plan
+from openbach_run.campaign.spec import runs_of
 from openbach_run.campaign.sub_runs import failed_parts, unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.engine.contract import Engine
@@ -332,7 +333,7 @@ class _Work:
             measures = {**measures, **self._measures_natively(campaign, engine)}
         url = None if self._controller is None else self._controller.access.url
         scenario, words = shown_path(campaign.path), tuple(self._options.words(url))
-        specs = campaign.runs(inventory, engine.identity_of)
+        specs = runs_of(campaign, inventory, engine.identity_of)
         return {spec.run_id: PlannedRun(spec, engine, scenario, measures, words) for spec in specs}
 
     def _measures_natively(self, campaign: Campaign, engine: Engine) -> Declared:

@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's complete description: what the run depends on, and the name that follows from it."""
+"""Runs of a campaign: the complete description of each, and the name that follows from it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from openbach_jobs.presets import ES_N0_FILE
+from openbach_run.campaign.ip_versions import IP
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.noise import DEFAULT, NOISE, distributions
 from openbach_run.campaign.vpn_config import Config
+from openbach_run.campaign.vpn_values import configs_of
+from openbach_run.catalog import Uses
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import LINK_FILES
+from openbach_run.json_files import read_text
+from openbach_run.link_checks import ORBIT, check_terminals
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.semantic_hash import acting_job, acting_scenario
+from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.ip_versions import with_ipv6
-from openbach_run.topology.networks import with_mtus
+from openbach_run.topology.networks import check_mtus, with_mtus
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual seconds after which a run is ended; its error names what still runs."""
@@ -189,6 +197,57 @@ class RunSpec:
             NOISE: cell.noise,
             "virtual_limit_s": VIRTUAL_LIMIT_S,
         }
+
+
+def runs_of(
+    campaign: Campaign, inventory: Inventory, identity_of: Callable[[Uses], dict[str, str]]
+) -> list[RunSpec]:
+    """Return the runs of a campaign, with the addresses of the inventory.
+
+    The cells have the order of the sweep; the seeds are innermost. Raises InputError for
+    addresses that the inventory does not have.
+    """
+    here, configs = campaign.on(inventory), campaign.vpn_configs
+    jobs = {name: campaign.jobs[name].to_dict() for name in campaign.job_names}
+    origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+    in_ipv6: dict[str, dict[str, str]] = {}
+    if campaign.has_ipv6:
+        both = with_ipv6(origin.inventory)
+        hosts = Inventory.from_dict({**both})
+        in_ipv6 = {
+            version: campaign.addresses.of(version, hosts) for version in campaign.values[IP]
+        }
+    # Only here are both known: the cells' MTUs and the inventory's networks.
+    for cell in campaign.cells:
+        has_ipv6 = in_ipv6.get(cell.get(IP, ""))
+        check_mtus((both if has_ipv6 else origin.inventory)["networks"], cell)
+        text = _files_of(campaign, cell).get(ES_N0_FILE)
+        check_terminals(cell, campaign.presets, text, inventory)
+    files = ((name, preset.link_file) for name, preset in campaign.presets.items())
+    of_satellites = {name: read_text(file) for name, file in files if file}
+    cells = (
+        CellSpec(
+            origin,
+            cell,
+            identity_of(used),
+            used,
+            _files_of(campaign, cell),
+            configs_of(campaign.vpn_places, cell, configs) if configs else {},
+            in_ipv6.get(cell.get(IP, ""), {}),
+            of_satellites.get(cell.get(ORBIT, "")),
+        )
+        for cell, used in zip(campaign.cells, campaign.uses, strict=True)
+    )
+    return [RunSpec(cell, seed) for cell in cells for seed in campaign.seeds_of(cell.values)]
+
+
+def _files_of(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
+    """Return the content of a cell's link files, by the name of the argument or constant."""
+    return {
+        name: files[cell[name]]
+        for name, files in campaign.link_files.items()
+        if cell[name] in files
+    }
 
 
 def _acting(scenario: Scenario) -> dict[str, Any]:

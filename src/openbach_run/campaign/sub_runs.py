@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.model import Campaign, expanded
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import expanded
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.table_scenario import TABLE_JOB
 from openbach_run.openbach.values import kind_of

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from openbach_jobs.link_file import near
-from openbach_run.campaign.settings import parse_seeds
 from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError, SetupError
@@ -53,6 +52,7 @@ from openbach_run.prompt.trial import (
     try_seeds,
     write_results,
 )
+from openbach_run.results.seeds import parse_seeds
 from openbach_run.units import number, plain
 
 WELL, FAILED, REGRESSION = 0, 1, 3

@@ -10,10 +10,11 @@ from typing import Any
 
 from openbach_run.campaign.engines import engine_of, inventory_of
 from openbach_run.campaign.ip_versions import IP
-from openbach_run.campaign.model import Campaign, expanded
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.reading import GENERAL
+from openbach_run.campaign.reading import GENERAL, expanded
 from openbach_run.campaign.request import Plan, plan_of
+from openbach_run.campaign.spec import runs_of
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
@@ -68,7 +69,7 @@ class Testbed:
         engine = engine_of(here, self.plan, self.options, None)
         assert isinstance(engine, VirtualEngine)
         engine.prepare(progress)
-        runs = self.campaign.runs(self.inventory, engine.identity_of)
+        runs = runs_of(self.campaign, self.inventory, engine.identity_of)
         return engine, {run.seed: run.for_guest() for run in runs}
 
 

@@ -12,9 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.model import Sweep, expanded
-from openbach_run.campaign.reading import sub_scenarios
-from openbach_run.campaign.settings import is_value
+from openbach_run.campaign.model import Sweep
+from openbach_run.campaign.reading import expanded, is_value, sub_scenarios
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError
 from openbach_run.openbach.reading import parse_scenario

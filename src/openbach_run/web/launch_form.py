@@ -21,17 +21,16 @@ from starlette.datastructures import FormData, QueryParams
 from openbach_jobs.presets import FORWARD, PRESET, SAME
 from openbach_run.campaign.checks import wrong_in
 from openbach_run.campaign.forecast import duration, most_like_s
-from openbach_run.campaign.model import Campaign, Seeds, Sweep, expanded
+from openbach_run.campaign.model import Campaign, Seeds, Sweep
 from openbach_run.campaign.notes import notes_of
-from openbach_run.campaign.reading import NO_FILE, settings_of, sweep_of, sweep_table
-from openbach_run.campaign.settings import parse_seeds
+from openbach_run.campaign.reading import NO_FILE, expanded, settings_of, sweep_of, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.link_checks import ORBIT, in_force, read_presets
 from openbach_run.openbach.job_folders import entries_of
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.uses import argument_choices
-from openbach_run.results.seeds import WARNING
+from openbach_run.results.seeds import WARNING, parse_seeds
 from openbach_run.web import launches, links
 from openbach_run.web.answers import Refusal, Services
 from openbach_run.web.index import cell_key

@@ -25,7 +25,7 @@ from openbach_run.campaign.checks import check_cells, check_folders
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.spec import RunSpec
+from openbach_run.campaign.spec import RunSpec, runs_of
 from openbach_run.catalog import Uses, joined
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
@@ -111,7 +111,7 @@ class Launcher:
         uses = joined(campaign.uses)
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
-        specs = campaign.runs(inventory, engine.identity_of)
+        specs = runs_of(campaign, inventory, engine.identity_of)
         # Every cell once, then again: the table is soon full. So a small launch does not wait for
         # all seeds of a large one, either.
         seeds = (*campaign.seeds, *campaign.more_seeds)

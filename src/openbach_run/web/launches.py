@@ -12,8 +12,8 @@ from pathlib import Path
 
 from openbach_run.campaign.checks import check_campaign
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.model import Campaign, Seeds, expanded
-from openbach_run.campaign.reading import sweep_of
+from openbach_run.campaign.model import Campaign, Seeds
+from openbach_run.campaign.reading import expanded, sweep_of
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT

@@ -14,7 +14,7 @@ from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import SetupError
 
 POLL_S, END_LIMIT_S = 1.0, 10.0
-"""How often an instance is looked at that gets to end, and how long."""
+"""Time between two looks at an instance that is about to end, and time that it gets to end."""
 OF_A_RUN = {"status", "launch_date", "job", "scenario"}
 """Keys that an instance shows of a function beside the function itself."""
 
