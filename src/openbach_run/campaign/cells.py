@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from openbach_jobs import presets as presets_of_satellites
+from openbach_jobs.presets import buffer
 from openbach_run.campaign.platforms import Platforms
 from openbach_run.campaign.platforms import applied as with_platform
 from openbach_run.catalog import Entries, joined
@@ -106,7 +106,7 @@ def uses_of(
 def meaning(text: str) -> object:
     """Return what values are compared by: `1` and `1.0` are one value, so are `1kB` and `1000B`."""
     try:
-        return presets_of_satellites.buffer(text)
+        return buffer(text)
     except ValueError:
         value = number(text)
         return text if value is None else value

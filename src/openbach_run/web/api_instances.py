@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from openbach_run.engine.platform.leftovers import NO_STOP_DATE
 from openbach_run.results import run_files
 from openbach_run.web import instances
 from openbach_run.web.answers import (
@@ -35,8 +36,6 @@ from openbach_run.web.store import LARGEST_ID, Row
 router = APIRouter(default_response_class=Json)
 
 BUCKETS = 10_000
-NO_STOP = "Not programmed yet"
-"""OpenBACH's stop date for a job that still runs."""
 NO_SINGLE_JOB = (
     "A local controller runs jobs in scenarios only; start or stop the scenario instance"
 )
@@ -240,7 +239,7 @@ def running_jobs(request: Request, services: With) -> dict[str, Any]:
     running = []
     for owner in services.database.running():
         jobs = instances.jobs_in(instances.shown_instance(services, owner))
-        running += [job for _, job in jobs if job["stop_date"] == NO_STOP]
+        running += [job for _, job in jobs if job["stop_date"] == NO_STOP_DATE]
     addresses = request.query_params.getlist("address")
     return {"instances": [_on_agent(services, address, running) for address in addresses]}
 
@@ -320,7 +319,7 @@ def _stop_job(services: Services, number: int) -> None:
 
     Raises Refusal (422) for one that runs: its run knows no order to stop a single job.
     """
-    if _job(services, number)[1]["stop_date"] == NO_STOP:
+    if _job(services, number)[1]["stop_date"] == NO_STOP_DATE:
         raise Refusal(422, NO_SINGLE_JOB, job_instance_id=number)
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from string import Template
 from typing import Any
 
+from openbach_run.engine.platform.leftovers import NO_STOP_DATE
 from openbach_run.openbach.values import jobs_started
 
 FUNCTION_STATES = {
@@ -207,7 +208,7 @@ def job_document(
         "update_status": names.date(job.stop_s if job.stop_s is not None else job.start_s),
         "status": job.status,
         "start_date": names.date(job.start_s),
-        "stop_date": names.date(job.stop_s) or "Not programmed yet",
+        "stop_date": names.date(job.stop_s) or NO_STOP_DATE,
     }
 
 

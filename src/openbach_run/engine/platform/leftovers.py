@@ -17,6 +17,7 @@ from openbach_run.engine.platform.rest import Controller, Refused
 
 RUNNING = "Running"
 NO_STOP_DATE = "Not programmed yet"
+"""OpenBACH's stop date for a job that still runs."""
 INSTANCES_LOOKED_AT = 50
 """Number of a project's newest instances that are looked at."""
 
