@@ -36,17 +36,15 @@ from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.csv_files import cells_csv
 from openbach_run.report.matrix import read_rows
 from openbach_run.results.files import as_csv, as_json, write_parquet
-from openbach_run.results.intervals import estimate
+from openbach_run.results.intervals import alike, estimate, figure
 from openbach_run.results.least_transfer_time import notes, too_short_by_s
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import (
     Table,
-    alike,
     as_html,
     as_latex,
     as_markdown,
     as_text,
-    figure,
     plain,
 )
 from openbach_run.web.curves import Curve

@@ -28,8 +28,7 @@ from pathlib import Path
 import yaml
 
 from openbach_run.report.published import rank_correlation
-from openbach_run.results.intervals import estimate
-from openbach_run.results.tables import figure
+from openbach_run.results.intervals import estimate, figure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VPNS = (

@@ -15,7 +15,7 @@ from openbach_run.campaign.forecast import duration
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import printable
 from openbach_run.results.intervals import Estimate
-from openbach_run.results.tables import figure as shown
+from openbach_run.results.intervals import figure as shown
 
 COLUMNS = 96
 QUICK_MIN = 10

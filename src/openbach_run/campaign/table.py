@@ -15,10 +15,10 @@ from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import WORST, measure_of
 from openbach_run.results import least_transfer_time as least
-from openbach_run.results.intervals import estimate, notes
+from openbach_run.results.intervals import alike, estimate, figure, notes
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
-from openbach_run.results.tables import Table, alike, figure
+from openbach_run.results.tables import Table
 
 MOST_COLUMNS = 6
 """The most columns of values in a table."""

@@ -50,9 +50,9 @@ from openbach_run.report.words import (
     value_of,
 )
 from openbach_run.results.by_engine import limit, time_of
-from openbach_run.results.intervals import Estimate, change_notes, notes
+from openbach_run.results.intervals import Estimate, alike, change_notes, notes
 from openbach_run.results.seeds import WARNING
-from openbach_run.results.tables import Markdown, Table, alike, plain
+from openbach_run.results.tables import Markdown, Table, plain
 
 COMPARED = 4
 """Fewer comparisons with the baseline get no figure: their table is enough."""

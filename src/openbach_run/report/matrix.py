@@ -27,9 +27,8 @@ from openbach_run.report.runs_file import record_of
 from openbach_run.results import run_files
 from openbach_run.results.files import arrow
 from openbach_run.results.grid import Grid, Key, grid_of
-from openbach_run.results.intervals import Estimate, estimate
+from openbach_run.results.intervals import Estimate, estimate, figure
 from openbach_run.results.least_transfer_time import TIME, notes
-from openbach_run.results.tables import figure
 from openbach_run.units import number
 
 TABLE = "results.parquet"

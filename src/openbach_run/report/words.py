@@ -20,8 +20,7 @@ from openbach_run.catalog import DESCRIBED, Catalog, description
 from openbach_run.openbach.measures import Measure, from_name, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.titles import Title, Titles, titles_of_ours
-from openbach_run.results.intervals import Estimate
-from openbach_run.results.tables import in_text
+from openbach_run.results.intervals import Estimate, in_text
 from openbach_run.units import number
 
 NAMES = {

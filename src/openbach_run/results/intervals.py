@@ -13,6 +13,7 @@ for 20.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -89,6 +90,46 @@ def _rank(count: int, part: float, chance: float) -> int:
         if total > chance:
             return rank
         rank += 1
+
+
+def figure(
+    estimate: Estimate | None, digits: int = 2, form: str = "f", *, tail: bool = False
+) -> str:
+    """Return median and interval as `28.50 [28.41–28.77]`; a single seed has no interval.
+
+    With `form` g, `digits` counts significant digits.
+    """
+    return in_text(estimate, lambda value: f"{value:.{digits}{form}}", tail=tail)
+
+
+def in_text(
+    estimate: Estimate | None, number: Callable[[float], str], *, tail: bool = False
+) -> str:
+    """Return median and interval; `tail`: and the 90th percentile, `, p90 29.10 (to 81.40)`.
+
+    Where all seeds gave the same digits it is one number.
+    """
+    if estimate is None:
+        return "–"
+    middle = number(estimate.median)
+    if estimate.low is None or estimate.high is None:
+        return middle
+    if {middle} == {*map(number, estimate.span or (estimate.low, estimate.high))}:
+        return middle
+    text = f"{middle} [{number(estimate.low)}–{number(estimate.high)}]"
+    if tail and estimate.p90 is not None and estimate.p90_high is not None:
+        text += f", p90 {number(estimate.p90)} (to {number(estimate.p90_high)})"
+    return text
+
+
+def alike(shown: Iterable[tuple[str, bool]]) -> list[str]:
+    """Return why figures have no brackets; with each is whether chance has a part in its cell."""
+    chances = Counter(chance for text, chance in shown if text[-1:].isdigit())
+    notes = ["no brackets: all seeds gave these digits"] if chances[False] else []
+    if chances[True]:
+        cells = f"no brackets in {chances[True]} of the cells with chance"
+        notes.append(f"{cells}: nothing random touched their seeds")
+    return notes
 
 
 def ends(counts: Collection[int]) -> str:
