@@ -159,14 +159,14 @@ def remake(campaigns: Sequence[str], place: Path, reports: Path, call: Call = ca
     for name in [name_of(one) for one in campaigns]:
         if made[name].has_report:
             print(f"== report of {name}", flush=True)
-            code = call(["report", str(place / name), "-o", str(new / name), "--quiet"])
-            if code:
+            if code := call(["report", str(place / name), "-o", str(new / name), "--quiet"]):
                 made[name] = Made(name, False, f"its report ended with exit code {code}")
     whole = [name for name, one in made.items() if one.has_report]
     put(new, reports, whole)
     for name in {*PAGES} & {*whole}:
         place = reports / name
-        call(["report", str(place / "results.parquet"), "-o", str(place), "--quiet"])
+        if code := call(["report", str(place / "results.parquet"), "-o", str(place), "--quiet"]):
+            made[name] = Made(name, True, f"its pages ended with exit code {code}")
     return list(made.values())
 
 

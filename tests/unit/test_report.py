@@ -989,8 +989,10 @@ def test_a_table_of_runs_has_their_orbits_and_their_clock(
     assert {one.values["orbit"] for one in campaigns.cells} == {"geo+none", "geo+wireguard"}
     assert {one.clock for one in campaigns.records} == {"virtual"}
     file = tmp_path / "results.parquet"
-    write_parquet(campaigns.records, file, about(campaigns))
+    records = [replace(one, texts={"said_by": one.arguments["vpn"]}) for one in campaigns.records]
+    write_parquet(records, file, about(campaigns))
     assert told_apart(read_campaigns([file])) == told_apart(campaigns)
+    assert [one.texts for one in read_campaigns([file]).records] == [one.texts for one in records]
 
 
 @pytest.mark.parametrize(

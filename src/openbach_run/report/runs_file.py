@@ -44,9 +44,7 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
         raise InputError(f"{file}: no results.parquet of a report: no column {lacking[0]}")
     about = json.loads((whole.metadata.metadata or {}).get(ABOUT, b"{}"))
     orbits, identities = _of_rows(file, about, table.num_rows)
-    records = []
-    for row, identity in zip(table.to_pylist(), identities, strict=True):
-        records.append(record_of(row, identity))
+    records = [*map(record_of, table.to_pylist(), identities)]
     runs = []
     for record, orbit in zip(records, orbits, strict=True):
         columns = ("run_id", "scenario", "arguments", "seed")
@@ -110,10 +108,12 @@ def _plot(name: str) -> dict[str, str]:
 
 
 def record_of(row: Mapping[str, Any], identity: dict[str, str]) -> Record:
-    """Return the record of a row: arguments stand before the seed, measures behind the status."""
+    """Return the record of a row: arguments stand before the seed, measures and texts behind it."""
     names = list(row)
     arguments = names[names.index("scenario") + 1 : names.index("seed")]
-    measures = names[names.index("status") + 1 : names.index(OF_A_RUN[0])]
+    told = names[names.index("status") + 1 : names.index(OF_A_RUN[0])]
+    values = {name: row[name] for name in told if row[name] is not None}
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
     return Record(
         row["run_id"],
         row["scenario"],
@@ -124,8 +124,9 @@ def record_of(row: Mapping[str, Any], identity: dict[str, str]) -> Record:
         row["virtual_s"],
         row["wall_s"],
         row["capture_hash"],
-        {name: row[name] for name in measures if row[name] is not None},
+        {name: value for name, value in values.items() if name not in texts},
         "",
         identity,
         [],
+        texts=texts,
     )
