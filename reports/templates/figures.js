@@ -36,6 +36,26 @@ function drawChart(figure) {
   for (const one of places) charts.add(...one); // when all have their widths
 }
 
+// A chart's points are in the page once; as CSV they are those of figures/NAME.csv.
+function addLink(figure) {
+  const link = element("a", { href: "data:,", download: `${figure.dataset.name}.csv` }, "Points as CSV");
+  link.addEventListener("click", () => {
+    const rows = [["panel", "line", "x", "y", "low", "high"]];
+    for (const { title, lines } of JSON.parse(figure.querySelector("script").textContent).panels)
+      for (const { line, t, v, low, high } of lines)
+        t.forEach((at, i) => rows.push([title, line, at, v[i], low?.[i], high?.[i]]));
+    const text = rows.map((row) => row.map(cell).join(",") + "\n").join("");
+    link.href = `data:text/csv,${encodeURIComponent(text)}`;
+  });
+  figure.querySelector("figcaption").append(" ", link);
+}
+
+// As csv_cell() of results/files.py: a text that a spreadsheet would compute gets a ' in front.
+function cell(value) {
+  const text = /^\s*[=+@-]/.test(value) && isNaN(value) ? `'${value}` : String(value ?? "");
+  return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
 const observer = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (isIntersecting) {
@@ -44,4 +64,7 @@ const observer = new IntersectionObserver((entries) => {
     }
   }
 }, { rootMargin: AHEAD });
-for (const figure of document.querySelectorAll("figure.has-chart")) observer.observe(figure);
+for (const figure of document.querySelectorAll("figure.has-chart")) {
+  observer.observe(figure);
+  addLink(figure);
+}

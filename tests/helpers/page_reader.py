@@ -44,10 +44,11 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "ping RTT": lambda row: row.get("ping_rtt_ms"),
     "longest time between two answers": lambda row: row.get("ping_gap_s"),
     "goodput of all flows": lambda row: row.get("total_goodput_mbps"),
+    "goodput of the worse flow": lambda row: _of(row, r"flow_\d_goodput_mbps", min),
     "UDP loss": lambda row: row.get("udp_loss_pct"),
 }
 DIMENSIONS = ("transport", "vpn", "pep")
-MORE = ("MOS", "video packets in time", "TCP throughput", "UDP received", "goodput of all flows")
+MORE = ("MOS", "video packets in time", "TCP throughput", "UDP received", "goodput of ")
 """How the measures begin of which more is better."""
 Ratio = tuple[float, float, float]
 """A median, and the ends of its interval."""
@@ -115,8 +116,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     taken, rank = sorted(values), 0
     while sum(comb(len(taken), below) for below in range(rank + 1)) <= 0.025 * 2 ** len(taken):
         rank += 1
-    rank = max(1, rank)
-    return taken[rank - 1], taken[-rank]
+    return taken[max(rank, 1) - 1], taken[-max(rank, 1)]
 
 
 class Reader:

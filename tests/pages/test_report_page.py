@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas
 import pypdfium2
 import pytest
 from helpers.made_up import write_results
@@ -23,18 +24,8 @@ READABLE_PX = 12
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    assert (
-        main.main(
-            [
-                "report",
-                str(write_results(folder / "matrix")),
-                "-o",
-                str(folder / "report"),
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    results = str(write_results(folder / "matrix"))
+    assert main.main(["report", results, "-o", str(folder / "report"), "--quiet"]) == 0
     return folder / "report"
 
 
@@ -62,8 +53,9 @@ def test_every_figure_is_drawn_and_has_words_for_those_who_do_not_see_it(
 
 @pytest.mark.parametrize("width_px", [1400, 390])
 def test_figures_are_read_and_zoomed(
-    opened: Page, width_px: int, accessible: Callable[[Page], None], picture: Callable[[str], str]
-) -> None:
+    opened: Page, report: Path, width_px: int, accessible: Callable[[Page], None],
+    picture: Callable[[str], str],
+) -> None:  # fmt: skip
     opened.set_viewport_size({"width": width_px, "height": 900})
     figure = opened.locator("figure.has-chart", has_text="over random loss").first
     data = json.loads(figure.locator("script").text_content() or "")
@@ -103,6 +95,12 @@ def test_figures_are_read_and_zoomed(
     )
     told = [sign for sign in signs if sign[0]]
     assert len(told) >= 4 and len({sign for sign, _ in told}) == len(told), "told apart in grey"
+    with opened.expect_download() as expected:
+        figure.get_by_text("Points as CSV").click()
+    points = pandas.read_csv(expected.value.path())
+    pandas.testing.assert_frame_equal(
+        points, pandas.read_csv(report / "figures" / expected.value.suggested_filename)
+    )
     ratios = opened.locator("figure", has_text="median of paired ratios").first
     expect(ratios.locator("img")).to_be_visible()
     assert "has-chart" not in (ratios.get_attribute("class") or ""), "names stay at their side"
@@ -206,12 +204,13 @@ def test_every_page_of_the_pdf_has_something_on_it(
 
 def test_the_published_report_has_its_first_pages_in_print(picture: Callable[[str], str]) -> None:
     pdf = pypdfium2.PdfDocument(REPOSITORY / "reports/full/report.pdf")
-    texts = [pdf[number].get_textpage().get_text_range() for number in range(3)]
+    texts = [pdf[number].get_textpage().get_text_range() for number in range(4)]
     for number in range(2):
         pdf[number].render(scale=1.5).to_pil().save(picture(f"report-full-{number + 1}"))
     assert "5. " in texts[0] and "VPN only" in texts[0]
     assert "./openbach-run" not in texts[0], "cells are missing: page 1 names their command"
-    assert texts[1].startswith("What a VPN costs") and texts[2].startswith("Claims")
+    # Its figure and last sentences are on page 2.
+    assert texts[2].startswith("What a VPN costs") and texts[3].startswith("Claims")
 
 
 @pytest.mark.parametrize("width_px", [1400, 390])

@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup
+from matplotlib import get_data_path
 
 from openbach_run.drawing import chart_script, chart_style
 from openbach_run.paths import REPOSITORY
@@ -115,7 +116,8 @@ def _body(tokens: Sequence[Token], folder: Path, charts: Mapping[str, Any]) -> s
         flags=re.DOTALL,
     )
     body = body.replace(' style="text-align:right"', " class=right")
-    body = re.sub(r"\n(?=</?(?:table|thead|tbody|tr|td|th)\b)", "", body)  # a table is a line
+    # A table is a line, and so is a list.
+    body = re.sub(r"\n(?=</?(?:table|thead|tbody|tr|td|th|ul|ol|li)\b)", "", body)
     body = re.sub(r"<th(?=[ >])", '<th scope="col"', body)
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
         "</table>", "</table></div>"
@@ -138,7 +140,7 @@ def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] =
     """Return the PDF of a text.
 
     `folder` is where the images' paths begin. Sections named in `pages` begin a page. The fonts are
-    Typst's own, so that the PDF looks the same on every machine.
+    Typst's and matplotlib's own, so that the PDF looks the same on every machine.
     """
     tree = SyntaxTreeNode(_parser().parse(markdown))
     # A paragraph before a table is the table's title.
@@ -157,9 +159,8 @@ def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] =
         .render(title=_string(_title(markdown)), body=body)
     )
     text: Any = source.encode()  # its type hints want input and root to be of one type
-    pdf: bytes = typst.compile(
-        text, root=folder, ignore_system_fonts=True, format="pdf", timestamp=0
-    )
+    fonts = {"font_paths": [f"{get_data_path()}/fonts/ttf"], "ignore_system_fonts": True}
+    pdf: bytes = typst.compile(text, root=folder, format="pdf", timestamp=0, **fonts)
     return packed(pdf)
 
 
@@ -196,9 +197,15 @@ def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) 
         shown = f"<picture>{phone}{shown}</picture>"
     points = image.with_suffix(".csv")
     link = ""
-    if points.exists():
+    if points.exists() and not chart:  # figures.js makes those of a chart
         link = f" <a download=\"{points.name}\" href='{address(points)}'>Points as CSV</a>"
-    kind = " class=has-chart" if chart else " class=whole" if narrow.exists() else ""
+    kind = (
+        f' class=has-chart data-name="{image.stem}"'
+        if chart
+        else " class=whole"
+        if narrow.exists()
+        else ""
+    )
     return (
         f'<figure{kind}><div class="wide" tabindex="0">{shown}</div>'
         f"<figcaption>{caption}.{link}</figcaption>{chart}</figure>"

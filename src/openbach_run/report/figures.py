@@ -71,7 +71,7 @@ class Drawing:
     def save(self, folder: Path) -> None:
         """Write the figure as `folder`/`name`.svg and .pdf, and its points as .csv."""
         (folder / f"{self.name}.csv").write_text(points_csv(self.figure))
-        with matplotlib.rc_context(SETTINGS):
+        with matplotlib.rc_context({**SETTINGS, "svg.fonttype": "none"}):
             (folder / f"{self.name}.svg").write_text(_svg(self.figure))
             self.figure.savefig(
                 folder / f"{self.name}.pdf",

@@ -10,12 +10,16 @@ from string import ascii_lowercase
 from xml.etree import ElementTree
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-GROUP, USE = f"{{{SVG}}}g", f"{{{SVG}}}use"
+GROUP = f"{{{SVG}}}g"
 HREF = f"{{{XLINK}}}href"
 NAME = re.compile(r"#([\w-]+)")
-MOVE = re.compile(r"translate\((\S+) (\S+)\)")
+FONT, FONTS = "'DejaVu Sans'", "DejaVu Sans,Verdana,sans-serif"
+"""The font of every figure, and those that are as wide, for a machine without it."""
+UNTURNED = "rotate(-0 "
+"""Begins what matplotlib says of a word that is not turned."""
+DIGITS = re.compile(r"-?\d+\.\d+")
 PER_PT = 10
-"""Places are rounded to this part of a point; in letters to 1/200 em."""
+"""Places are rounded to this part of a point."""
 COORDINATES = {"M": 2, "L": 2, "Q": 4, "C": 6, "z": 0}
 
 
@@ -34,7 +38,6 @@ def slim(text: str) -> str:
     for element in root.iter():
         _shorten(element, names)
     _unwrap(root)
-    _name_words(root, short)
     _name_styles(root, short)
     return ElementTree.tostring(root, encoding="unicode").replace(" />", "/>") + "\n"
 
@@ -57,38 +60,25 @@ def _shorten(element: ElementTree.Element, names: Mapping[str, str]) -> None:
     if HREF in values:
         values["href"] = values.pop(HREF)
     if "style" in values:
-        style = re.sub(r"([:;])\s+", r"\1", values["style"])
+        style = re.sub(r"([:;])\s+", r"\1", values["style"]).replace(FONT, FONTS)
         values["style"] = re.sub(r"#(.)\1(.)\2(.)\3\b", r"#\1\2\3", style)
-    if "transform" in values:
-        values["transform"] = MOVE.sub(
-            lambda match: f"translate({_tenths(match[1])} {_tenths(match[2])})", values["transform"]
-        )
-    for key in {"x", "y"} & values.keys():
-        values[key] = _tenths(values[key])
-    if "d" in values:
-        if values.get("transform") == "scale(0.015625)":  # a letter's: its em has 6400 units
-            values |= {"transform": "scale(0.5)", "d": _path(values["d"], 1 / 32, 1)}
-        else:
-            values["d"] = _path(values["d"], PER_PT, PER_PT)
-    # A letter's place in its word, in 1/100 em.
-    if element.tag == USE and (move := MOVE.fullmatch(values.get("transform", ""))):
+    for key in {"x", "y", "width", "height", "transform"} & values.keys():
+        values[key] = DIGITS.sub(lambda match: f"{round(float(match[0]), 1):g}", values[key])
+    if values.get("transform", "").startswith(UNTURNED):
         del values["transform"]
-        values["x"] = str(round(float(move[1])))
+    if "d" in values:
+        values["d"] = _path(values["d"])
     element.attrib.clear()
     element.attrib.update(values)
 
 
-def _tenths(text: str) -> str:
-    return f"{round(float(text), 1):g}"
-
-
-def _path(text: str, scale: float, unit: int) -> str:
+def _path(text: str) -> str:
     """Return a path with its steps in place of its places, rounded without a sum of errors."""
     words, now, start = text.split(), (0, 0), (0, 0)
     steps, last = list[str](), ""
     while words:
         sign, count = words[0], COORDINATES[words[0]]
-        places = [round(float(word) * scale) for word in words[1 : 1 + count]]
+        places = [round(float(word) * PER_PT) for word in words[1 : 1 + count]]
         words = words[1 + count :]
         here = [place - now[number % 2] for number, place in enumerate(places)]
         now = (places[-2], places[-1]) if places else start
@@ -96,7 +86,7 @@ def _path(text: str, scale: float, unit: int) -> str:
             start = now
         if sign == "L" and 0 in here:
             sign, here = ("h", here[:1]) if here[1] == 0 else ("v", here[1:])
-        drawn = " ".join(f"{step / unit:g}" for step in here)
+        drawn = " ".join(f"{step / PER_PT:g}" for step in here)
         drawn = re.sub(r"\b0(?=\.)", "", drawn).replace(" -", "-")
         # The same command again needs no letter.
         if sign != last or sign in "Mz":
@@ -105,26 +95,6 @@ def _path(text: str, scale: float, unit: int) -> str:
             steps.append(drawn if drawn.startswith("-") else " " + drawn)
         last = sign
     return "".join(steps)
-
-
-def _name_words(root: ElementTree.Element, names: Iterator[str]) -> None:
-    """Draw a word that was drawn before by a name of that."""
-    words: dict[tuple[str, ...], ElementTree.Element] = {}
-    for group in list(root.iter(GROUP)):
-        letters = group.findall(USE)
-        if "transform" not in group.attrib or len(letters) < 2:
-            continue
-        word = tuple(" ".join(letter.attrib.values()) for letter in letters)
-        if word not in words:
-            words[word] = ElementTree.SubElement(group, GROUP)
-            words[word].extend(letters)
-        else:
-            if "id" not in words[word].attrib:
-                words[word].set("id", next(names))
-            ElementTree.SubElement(group, USE, href=f"#{words[word].get('id')}")
-        for letter in letters:
-            group.remove(letter)
-    _unwrap(root)
 
 
 def _name_styles(root: ElementTree.Element, names: Iterator[str]) -> None:

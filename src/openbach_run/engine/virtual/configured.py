@@ -23,7 +23,6 @@ SYSUSERS = "usr/lib/sysusers.d"
 ALTERNATIVES = "etc/alternatives"
 SYSTEM_IDS = range(100, 900)
 """Ids of system users; our own have higher ones."""
-NOBODY_GROUP = "nogroup"
 NOLOGIN = "/usr/sbin/nologin"
 NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 STATE_SCRIPT = "usr/local/lib/openbach-run/state"
