@@ -196,9 +196,7 @@ class Checker:
 
     def pep(self, found: re.Match[str]) -> None:
         best = re.sub(r", at worst .*?(?=, (?:at |with its|without )|$)", "", found["told"])
-        loss = re.search(
-            r", ((?:at (?!up to|worst)|with its own|without).*? loss\b)", found["told"]
-        )
+        loss = re.search(r", ((?:at (?!up|worst)|with its own|without).*? loss\b)", found["told"])
         for part in re.findall(
             rf"({NUMBER}){UNIT}(?: (with .+?|without VPN))? instead of ({NUMBER}){UNIT}(?: (over .+?|with .+?))?(?=, (?:{NUMBER}{UNIT} |at |without |with its|and )|;|$)",
             best,
