@@ -27,7 +27,6 @@ from openbach_run.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
-STILL_TO_COME = pytest.mark.xfail(strict=True, reason="page 1 is new: `make reports` is to come")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +75,6 @@ def test_readme_has_the_table_of_the_results_and_the_figure_of_the_report() -> N
     assert f"({readme.FIGURE.relative_to(ROOT)})" in text
 
 
-@STILL_TO_COME
 def test_the_report_has_the_figure_of_its_results() -> None:
     drawn = readme.figure(read_campaigns([readme.RESULTS]))
     assert readme.FIGURE.read_bytes() == drawn, "make readme"
@@ -95,7 +93,6 @@ def test_readme_has_the_seeds_of_its_command_also_beside_a_report_of_more(tmp_pa
     assert len(tables) == 1
 
 
-@STILL_TO_COME
 def test_the_report_has_the_sentences_and_the_table_of_its_results() -> None:
     made = page_one(read_campaigns([readme.RESULTS]))
     assert made is not None
@@ -103,7 +100,7 @@ def test_the_report_has_the_sentences_and_the_table_of_its_results() -> None:
     for sentence in sentences(made):
         assert f"<li>{sentence}</li>" in text
     table = use_table(made)
-    assert table is not None and len(table.rows) == 3
+    assert table is not None and len(table.rows) >= 3
     for row in table.rows:
         assert "".join(f"<td>{cell}</td>" for cell in row) in text
 

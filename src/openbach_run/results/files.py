@@ -45,7 +45,7 @@ def row(record: Record) -> dict[str, Any]:
         **record.measures,
         **record.texts,
         "virtual_s": record.virtual_s,
-        "wall_s": record.wall_s,
+        "wall_s": round(record.wall_s, 2),
         "run_id": record.run_id,
         "capture_hash": record.capture_hash,
         **({TOO_SHORT: too_short} if (too_short := too_short_by_s(record)) else {}),
