@@ -159,7 +159,7 @@ def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] =
         .render(title=_string(_title(markdown)), body=body)
     )
     text: Any = source.encode()  # its type hints want input and root to be of one type
-    fonts = {"font_paths": [f"{get_data_path()}/fonts/ttf"], "ignore_system_fonts": True}
+    fonts: Any = {"font_paths": [f"{get_data_path()}/fonts/ttf"], "ignore_system_fonts": True}
     pdf: bytes = typst.compile(text, root=folder, format="pdf", timestamp=0, **fonts)
     return packed(pdf)
 
