@@ -28,8 +28,9 @@ SEEDS = 39
 OUTSIDE = 3
 """Instances that may have a measure outside of those of all seeds."""
 HEAD = (
-    "scenario, launched by, values, measure, engine, platform, differs by, measures, further away"
-)
+    "scenario", "launched by", "values", "measure", "engine", "platform", "differs by", "measures",
+    "further away",
+)  # fmt: skip
 
 
 class Beside(NamedTuple):
@@ -55,7 +56,7 @@ def compared(directory: Path, seed: int) -> bool:
     kept = json.loads(launched.read_text()) if launched.exists() else []
     stores = [Store(place) for place in (directory / "collected").glob("*")]
     records = {one.host["scenario_instance_id"]: one for store in stores for one in store.all()}
-    rows, far, outside = [HEAD.split(", "), ["---"] * len(HEAD.split(", "))], 0, 0
+    rows, far, outside = [[*HEAD], ["---"] * len(HEAD)], 0, 0
     for order in kept:
         if order["status"] != FINISHED:
             continue
@@ -118,4 +119,5 @@ def cells(collected: Record, results: Path, *settings: str) -> list[Record]:
         raise SetupError(f"openbach-run {' '.join(words)}:\n{done.stderr}")
     store = Store(results)
     records = [store.load(row["run_id"]) for row in json.loads(done.stdout)]
+    assert all(records)
     return [record for record in records if record]

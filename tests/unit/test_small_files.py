@@ -18,6 +18,7 @@ from PIL import Image
 from pypdfium2 import PdfDocument
 
 from openbach_run.drawing import SETTINGS
+from openbach_run.report.document import FONTS
 from openbach_run.report.pdf_objects import packed
 from openbach_run.report.svg import slim
 
@@ -42,8 +43,7 @@ def picture(text: str, folder: Path) -> numpy.ndarray:
     """Return the grey pixels of an SVG."""
     (folder / "figure.svg").write_text(text)
     source = b'#set page(width: auto, height: auto, margin: 0pt)\n#image("figure.svg")'
-    fonts = {"font_paths": [f"{matplotlib.get_data_path()}/fonts/ttf"], "ignore_system_fonts": True}
-    png = typst.compile(source, root=folder, format="png", ppi=144, **fonts)  # type: ignore[call-overload]
+    png = typst.compile(source, root=folder, format="png", ppi=144, **FONTS)
     return numpy.asarray(Image.open(io.BytesIO(png)).convert("L"), dtype=int)
 
 

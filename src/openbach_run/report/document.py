@@ -37,6 +37,8 @@ letters than the first, and widens no column beyond the second."""
 
 AS_IT_IS = '"/:;,=()'
 """Signs that an address has as they are."""
+FONTS: Any = {"font_paths": [f"{get_data_path()}/fonts/ttf"], "ignore_system_fonts": True}
+"""Options of Typst: its own fonts, and matplotlib's for the words of figures."""
 
 
 def templates(
@@ -159,8 +161,7 @@ def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] =
         .render(title=_string(_title(markdown)), body=body)
     )
     text: Any = source.encode()  # its type hints want input and root to be of one type
-    fonts: Any = {"font_paths": [f"{get_data_path()}/fonts/ttf"], "ignore_system_fonts": True}
-    pdf: bytes = typst.compile(text, root=folder, format="pdf", timestamp=0, **fonts)
+    pdf: bytes = typst.compile(text, root=folder, format="pdf", timestamp=0, **FONTS)
     return packed(pdf)
 
 
@@ -199,13 +200,9 @@ def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) 
     link = ""
     if points.exists() and not chart:  # figures.js makes those of a chart
         link = f" <a download=\"{points.name}\" href='{address(points)}'>Points as CSV</a>"
-    kind = (
-        f' class=has-chart data-name="{image.stem}"'
-        if chart
-        else " class=whole"
-        if narrow.exists()
-        else ""
-    )
+    kind = " class=whole" if narrow.exists() else ""
+    if chart:
+        kind = f' class=has-chart data-name="{image.stem}"'
     return (
         f'<figure{kind}><div class="wide" tabindex="0">{shown}</div>'
         f"<figcaption>{caption}.{link}</figcaption>{chart}</figure>"
