@@ -44,7 +44,7 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
         raise InputError(f"{file}: no results.parquet of a report: no column {lacking[0]}")
     about = json.loads((whole.metadata.metadata or {}).get(ABOUT, b"{}"))
     orbits, identities = _of_rows(file, about, table.num_rows)
-    records = [record_of(*one) for one in zip(table.to_pylist(), identities, strict=True)]
+    records = [record_of(*row) for row in zip(table.to_pylist(), identities, strict=True)]
     runs = []
     for record, orbit in zip(records, orbits, strict=True):
         columns = ("run_id", "scenario", "arguments", "seed")
