@@ -1037,7 +1037,7 @@ def test_a_campaigns_own_table_has_the_clock_of_its_runs(
 
 @pytest.mark.parametrize("name", ["identity", "orbit"])
 @pytest.mark.parametrize(
-    "wrong", [{}, [1], {"values": ["geo"], "of_row": [0]}, {"values": ["geo"], "in_a_row": [1]}]
+    "wrong", [{}, [1], {"a": {}}, {"values": [0], "of_row": [0]}, {"values": [0], "in_a_row": [1]}]
 )
 def test_a_table_whose_metadata_do_not_fit_is_refused(
     wrong: object, name: str, campaigns: Campaigns, tmp_path: Path
@@ -1045,6 +1045,8 @@ def test_a_table_whose_metadata_do_not_fit_is_refused(
     file = tmp_path / "results.parquet"
     write_parquet(campaigns.records, file)
     identities = places([one.identity for one in campaigns.records])
+    write_about(file, {"rows": {"identity": identities}})
+    assert {one.clock for one in read_campaigns([file]).records} == {"virtual"}
     write_about(file, {"rows": {"identity": identities, name: wrong}})
     with pytest.raises(InputError, match=f"its rows have no {name}"):
         read_campaigns([file])

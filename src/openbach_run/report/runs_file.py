@@ -56,8 +56,18 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     return {"commands": [], "plots": plots, **about, "runs": runs}, records
 
 
-def _spread(runs: Sequence[tuple[int, int]]) -> list[int]:
-    return [place for place, number in runs for _ in range(number)]
+def _column(told: Mapping[str, Any]) -> list[Any]:
+    # Files of before 1.1 have a place for each row.
+    runs = [(place, 1) for place in told["of_row"]] if "of_row" in told else told["in_a_row"]
+    return [told["values"][place] for place, often in runs for _ in range(often)]
+
+
+def _columns(told: Mapping[str, Any]) -> list[Any]:
+    """Return rows of the keys in `told`, which has one column for each key, or for all of them."""
+    if "values" in told:
+        return _column(told)
+    rows = zip(*map(_column, told.values()), strict=True)
+    return [{k: v for k, v in zip(told, row, strict=True) if v is not None} for row in rows]
 
 
 def _of_rows(
@@ -75,9 +85,7 @@ def _of_rows(
     columns: dict[str, Sequence[Any]] = {"orbit": [None] * number}
     for name in ("identity", *(["orbit"] if "orbit" in rows else [])):
         try:
-            # Files of before 1.1 have a place for each row.
-            places = rows[name].get("of_row") or _spread(rows[name]["in_a_row"])
-            values = [rows[name]["values"][place] for place in places]
+            values = (_columns if name == "identity" else _column)(rows[name])
         except (AttributeError, LookupError, TypeError, ValueError):
             values = []
         if len(values) != number:

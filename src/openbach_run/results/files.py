@@ -172,10 +172,12 @@ def write_parquet(
 
     Arguments are text. Measures have the types, units and titles that their jobs declare. `about`
     is kept in the file's metadata. Its `rows` have what the columns lack, in the form of `places`:
-    here the identity of each run, such as its clock.
+    here each key of the runs' identity, such as their clock.
     """
     about = about or {}
-    rows = {"identity": places([record.identity for record in records]), **about.get("rows", {})}
+    keys = dict.fromkeys(chain(["clock"], *(record.identity for record in records)))
+    identity = {key: places([record.identity.get(key) for record in records]) for key in keys}
+    rows = {"identity": identity, **about.get("rows", {})}
     pyarrow = arrow()
     declared = flat(measures_of_all(records))
     arguments = set().union(*(record.arguments for record in records))
@@ -235,5 +237,4 @@ def _type(measure: Measure, values: Iterable[Any]) -> str:
 
     Older records may hold floats for a measure that is declared as int now.
     """
-    is_whole = measure.type == "int" and not any(isinstance(value, float) for value in values)
-    return "int64" if is_whole else "float64"
+    return "float64" if measure.type != "int" or float in map(type, values) else "int64"
