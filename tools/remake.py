@@ -26,7 +26,7 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.forecast import duration, mean_wall_s
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import plan_of
-from openbach_run.campaign.run import to_do_of
+from openbach_run.campaign.run import CODE, to_do_of
 from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import runs_file
@@ -137,8 +137,8 @@ def put(new: Path, reports: Path, names: Sequence[str]) -> None:
 
 
 def changes() -> str:
-    """Return what is not committed outside reports/, README and docs/, as git has it."""
-    words = ["git", "status", "--porcelain", "--", ".", ":!reports", ":!README.md", ":!docs"]
+    """Return what is not committed of the code, as git has it."""
+    words = ["git", "status", "--porcelain", *CODE]
     return subprocess.run(
         words, check=True, cwd=REPOSITORY, capture_output=True, text=True
     ).stdout.rstrip()

@@ -46,14 +46,7 @@ WIREGUARD = ("vpn=wireguard", "cc=cubic", "pep=B", "loss=0")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what runs follow from."""
     root = tmp_path_factory.mktemp("checkout")
-    folders = (
-        "jobs",
-        "vpn-configs",
-        "library",
-        "kernel",
-        "pep",
-        "scenarios",
-    )
+    folders = ("jobs", "vpn-configs", "library", "kernel", "pep", "scenarios")
     for name in folders:
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, root / name, symlinks=True)

@@ -15,6 +15,7 @@ import pytest
 import remake
 from helpers.made_up import write_results
 
+from openbach_run.campaign import run as campaign_run
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.report.runs_file import read
@@ -95,6 +96,18 @@ def test_the_commits_that_trust_md_names_are_of_this_history() -> None:
     assert len(named) == 8
     for one in named:
         assert git("merge-base", "--is-ancestor", one, "HEAD").returncode == 0, one
+
+
+def test_runs_are_of_a_commit_though_earlier_reports_are_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of `make reports ONLY=…` named no commit, since the first had written reports."""
+    monkeypatch.setattr(campaign_run, "REPOSITORY", tmp_path)
+    subprocess.run(["git", "init", tmp_path], check=True, capture_output=True)
+    (tmp_path / "README.md").touch()
+    assert campaign_run.commit()
+    (tmp_path / "code").touch()
+    assert campaign_run.commit() is None
 
 
 def test_every_report_is_in_the_list_of_reports() -> None:

@@ -39,14 +39,7 @@ from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.intervals import alike, estimate, figure
 from openbach_run.results.least_transfer_time import notes, too_short_by_s
 from openbach_run.results.record import NOT_LOCKED, Record
-from openbach_run.results.tables import (
-    Table,
-    as_html,
-    as_latex,
-    as_markdown,
-    as_text,
-    plain,
-)
+from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
 from openbach_run.web.curves import Curve
 from openbach_run.web.curves import as_csv as curves_csv
 

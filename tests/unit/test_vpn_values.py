@@ -17,14 +17,7 @@ from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.reading import parse_settings, plan
-from openbach_run.campaign.vpn_folder import (
-    MTU,
-    SET_BY_JOB,
-    SETUP,
-    TAKES,
-    check_vpn_values,
-    vpn_of,
-)
+from openbach_run.campaign.vpn_folder import MTU, SET_BY_JOB, SETUP, TAKES, check_vpn_values, vpn_of
 from openbach_run.campaign.vpn_values import folded, read_values, setting_of
 from openbach_run.catalog import Catalog, description
 from openbach_run.errors import InputError

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from openbach_run.engine.cluster import ClusterExecutor
     from openbach_run.engine.platform.rest import Controller
 
+CODE = ("--", ".", ":!reports", ":!*.md")
+"""git's words for what decides about a run: `make reports` writes the others."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -403,18 +406,14 @@ def _first_seed(
 
 
 def commit() -> str | None:
-    """Return the commit of this checkout; None if there is none, or uncommitted changes."""
+    """Return the commit of this checkout; None if there is none, or uncommitted changes of code."""
     words = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch"]
     try:
         lines = subprocess.run(
-            [*words, "--no-ahead-behind"], check=True, capture_output=True, text=True
+            [*words, "--no-ahead-behind", *CODE], check=True, capture_output=True, text=True
         ).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         return None
+    head = [line.split()[2] for line in lines if line.startswith("# branch.oid ")]
     # Lines with # are about the branch; every other line is a change.
-    is_clean = all(line.startswith("# ") for line in lines)
-    return (
-        next((line.split()[2] for line in lines if line.startswith("# branch.oid ")), None)
-        if is_clean
-        else None
-    )
+    return head[0] if head and all(line.startswith("# ") for line in lines) else None
