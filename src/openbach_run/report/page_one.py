@@ -30,7 +30,8 @@ def sentences(page: PageOne) -> list[str]:
     """Return the sentences of page 1, a block after the other."""
     lines = rules.of_page(page)
     for block in page.blocks:
-        lines += rules.of_block(page, block)
+        # What lost pings say stands once, though two measures are about pings.
+        lines += [line for line in rules.of_block(page, block) if line not in lines]
     if any(" % [" in line for line in lines):
         paired = pairings(page.campaigns.cells) == {True}
         lines.append(words.say("ratios", pairs="of the same seed" if paired else "each with each"))
