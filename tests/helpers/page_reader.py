@@ -275,8 +275,9 @@ class Reader:
 
     def ratio(self, measure: str, one: Configuration, other: Configuration) -> Ratio | None:
         """Return the median of the ratios by seed with its interval; None for too few seeds."""
-        here, there = one.values[measure], other.values[measure]
-        found = [here[seed] / there[seed] for seed in here if there.get(seed)]
+        here, b = one.values[measure], other.values[measure]
+        # Nothing lost by either is no difference.
+        found = [a / b[s] if b[s] else 1.0 for s, a in here.items() if b.get(s) or b.get(s) == a]
         return (middle(found), *interval(found)) if len(found) >= LEAST else None
 
 
