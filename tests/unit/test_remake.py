@@ -63,7 +63,6 @@ def check_commit(commit: str, name: str) -> None:
 REPORTED = sorted(file.parent.name for file in REPORTS.glob("*/results.parquet"))
 
 
-@pytest.mark.xfail(strict=True, reason="packets moved: `make reports` is still to come")
 def test_a_report_is_of_an_ancestor_with_the_packets_of_today() -> None:
     for name in REPORTED:
         commit = commit_of(REPORTS / name)
@@ -71,7 +70,6 @@ def test_a_report_is_of_an_ancestor_with_the_packets_of_today() -> None:
         check_commit(commit, name)
 
 
-@pytest.mark.xfail(strict=True, reason="`make reports` is under way: full is new")
 def test_reports_are_of_one_commit() -> None:
     assert len({commit_of(REPORTS / name) for name in REPORTED}) == 1
 
