@@ -65,7 +65,7 @@ class Charts {
       tick.addEventListener("change", () => this.toggle(line.line, tick.checked));
       const key = element("span", { class: "key" });
       key.style.borderTopColor = line.colour;
-      key.style.borderTopStyle = !line.dash.length ? "solid" : line.dash[0] > 4 ? "dashed" : "dotted";
+      key.style.borderTopStyle = !line.dash?.length ? "solid" : line.dash[0] > 4 ? "dashed" : "dotted";
       const value = element("span", { class: "value" });
       const words = element("label");
       const sign = element("span", { class: "sign", "data-sign": MARKERS[line.marker] ? MARKERS[line.marker][0] : "" });

@@ -129,7 +129,9 @@ def _lines(axes: Axes, turned: bool) -> list[dict[str, Any]]:
         ends = [intervals.get((label, at), (None, None)) for at in own["t"]]
         if any(low is not None for low, _ in ends):
             own["low"], own["high"] = [low for low, _ in ends], [high for _, high in ends]
-    return [own for own in series.values() if own["t"]]
+    # What a line lacks is not said: a page may have hundreds of lines.
+    told = [{name: value for name, value in own.items() if value} for own in series.values()]
+    return [{"line": "", **own} for own in told if own.get("t")]
 
 
 def _look(line: Line2D, label: str) -> dict[str, Any]:

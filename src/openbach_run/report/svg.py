@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 GROUP = f"{{{SVG}}}g"
 HREF = f"{{{XLINK}}}href"
+PATH, USE = f"{{{SVG}}}path", f"{{{SVG}}}use"
 NAME = re.compile(r"#([\w-]+)")
 FONT, FONTS = "'DejaVu Sans'", "DejaVu Sans,Verdana,sans-serif"
 """The font of every figure, and those that are as wide, for a machine without it."""
@@ -21,6 +22,8 @@ DIGITS = re.compile(r"-?\d+\.\d+")
 PER_PT = 10
 """Places are rounded to this part of a point."""
 COORDINATES = {"M": 2, "L": 2, "Q": 4, "C": 6, "z": 0}
+LINE = re.compile(r"m[\d. -]+[hv]-?[\d.]+")
+"""A path of one line along an axis, such as one of a grid."""
 
 
 def slim(text: str) -> str:
@@ -39,6 +42,7 @@ def slim(text: str) -> str:
         _shorten(element, names)
     _unwrap(root)
     _name_styles(root, short)
+    _join_lines(root)
     return ElementTree.tostring(root, encoding="unicode").replace(" />", "/>") + "\n"
 
 
@@ -115,6 +119,23 @@ def _name_styles(root: ElementTree.Element, names: Iterator[str]) -> None:
                 element.set("class", name)
     (sheet,) = root.findall(f"{{{SVG}}}defs/{{{SVG}}}style")
     sheet.text = (sheet.text or "") + "".join(rules)
+
+
+def _join_lines(root: ElementTree.Element) -> None:
+    """Make one path of lines that look alike; leave out a mark's look where its shape has it."""
+    shapes = {f"#{element.get('id')}": element.get("class") for element in root.iter(PATH)}
+    for parent in list(root.iter()):
+        first = None
+        for child in list(parent):
+            if child.tag == USE and child.get("class") == shapes.get(child.get("href", ""), ""):
+                del child.attrib["class"]
+            if child.tag == PATH:
+                line = LINE.fullmatch(child.get("d", "")) and child.get("class")
+                if first is not None and line and line == first.get("class"):
+                    first.set("d", f"{first.get('d')}M{child.get('d', '')[1:]}")
+                    parent.remove(child)
+                else:
+                    first = child if line else None
 
 
 def _unwrap(parent: ElementTree.Element) -> None:
