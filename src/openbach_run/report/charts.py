@@ -129,23 +129,21 @@ def _lines(axes: Axes, turned: bool) -> list[dict[str, Any]]:
         ends = [intervals.get((label, at), (None, None)) for at in own["t"]]
         if any(low is not None for low, _ in ends):
             own["low"], own["high"] = [low for low, _ in ends], [high for _, high in ends]
-    # What a line lacks is not said: a page may have hundreds of lines.
-    told = [{name: value for name, value in own.items() if value} for own in series.values()]
-    return [{"line": "", **own} for own in told if own.get("t")]
+    return [own for own in series.values() if own["t"]]
 
 
 def _look(line: Line2D, label: str) -> dict[str, Any]:
     """Return how a line looks, without any point yet."""
     style = str(line.get_linestyle())
-    return {
-        "line": label,
+    look = {
         "colour": to_hex(line.get_color()),
         "dash": DASHES.get(style, []),
         "marker": "" if line.get_marker() in ("None", None, "") else str(line.get_marker()),
-        "points": {},
         "dots": style == "None" or numpy.size(line.get_xdata()) == 1,
         "steps": line.get_drawstyle() == "steps-post",
     }
+    # What a line lacks is not said: a page may have hundreds of lines.
+    return {"line": label, "points": {}, **{name: own for name, own in look.items() if own}}
 
 
 def _points(axes: Axes, line: Line2D, turned: bool) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,11 @@ def _columns(told: Mapping[str, Any]) -> list[Any]:
     if "values" in told:
         return _column(told)
     rows = zip(*map(_column, told.values()), strict=True)
-    return [{k: v for k, v in zip(told, row, strict=True) if v is not None} for row in rows]
+    return [_known(zip(told, row, strict=True)) for row in rows]
+
+
+def _known(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in items if value is not None}
 
 
 def _of_rows(

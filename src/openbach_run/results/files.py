@@ -175,9 +175,9 @@ def write_parquet(
     here each key of the runs' identity, such as their clock.
     """
     about = about or {}
-    keys = dict.fromkeys(chain(["clock"], *(record.identity for record in records)))
-    identity = {key: places([record.identity.get(key) for record in records]) for key in keys}
-    rows = {"identity": identity, **about.get("rows", {})}
+    rows: dict[str, Any] = {"identity": {}, **about.get("rows", {})}
+    for key in dict.fromkeys(chain(["clock"], *(record.identity for record in records))):
+        rows["identity"][key] = places([record.identity.get(key) for record in records])
     pyarrow = arrow()
     declared = flat(measures_of_all(records))
     arguments = set().union(*(record.arguments for record in records))
