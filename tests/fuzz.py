@@ -81,7 +81,7 @@ from openbach_run.web.store import Database
 from satlink import command as link
 from satlink import mahimahi, opensand
 from satlink.formats.table import read as measured_in
-from satlink.measured import Given
+from satlink.measured import Options
 
 LIMIT_S = 20.0
 MEMORY_BYTES = 1 << 30
@@ -743,10 +743,10 @@ def parsers() -> list[Parser]:
         Parser(
             "ping, irtt, CSV",
             [PING, IRTT, b"time_s,rtt_ms\n0,5\n1,\n"],
-            lambda file: measured_in(file, Given(interval_s=1.0)),
+            lambda file: measured_in(file, Options(1.0)),
             "rtt",
         ),
-        Parser("irtt", [IRTT], lambda file: measured_in(file, Given(interval_s=1.0)), "rtt", JSON),
+        Parser("irtt", [IRTT], lambda file: measured_in(file, Options(1.0)), "rtt", JSON),
         Parser("D-ITG", [CALL], call_log, "log"),
         Parser("claims", all_of("reports/claims.yml"), claims, "claims.yml", YAML),
         Parser(

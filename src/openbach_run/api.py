@@ -24,7 +24,7 @@ from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import shown_when_due
 from openbach_run.prompt.lab import Lab, LabClosed, Ran
-from openbach_run.prompt.session import given_files
+from openbach_run.prompt.session import input_files
 from openbach_run.prompt.testbed import checked_testbed
 from openbach_run.report.cells import read_campaigns
 from openbach_run.results import campaign_file
@@ -118,7 +118,7 @@ def lab(
     if not 0 <= seed < 2**31:
         raise InputError(f"seed={seed}: from 0 to {2**31 - 1}")
     testbed = checked_testbed(str(scenario), settings, f"{seed},", options, "lab")
-    inputs = given_files([str(file) for file in files])
+    inputs = input_files([str(file) for file in files])
     with shown_when_due(quiet) as show:
         engine, specs = testbed.prepared(show)
     return Lab(testbed, engine, specs[seed], inputs)

@@ -6,7 +6,7 @@ A user's directory has at its top what this checkout has there or in the folder 
     vpn-configs/NAME/vpn.json …              a VPN
     congestion-controls/NAME/profile.json …  a congestion control
     quic-stacks/NAME/stack.json …            an implementation of QUIC
-    peps/NAME/pep.json …                     a proxy that splits TCP, in place of satpep
+    peps/NAME/pep.json …                     a PEP (a proxy that splits TCP) in place of satpep
     jobs/NAME/files/NAME.yml …               a job
     satellites/NAME.yml or .csv              a satellite
     impairments/NAME.json                    a profile of impairment

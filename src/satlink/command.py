@@ -20,7 +20,7 @@ from openbach_run.link_checks import is_es_n0_file, read_preset
 from openbach_run.progress import Reporter
 from satlink import acm, fit, imported, mahimahi, opensand, rtt, satellite_file
 from satlink.formats import table
-from satlink.measured import Given, Probes
+from satlink.measured import Options, Probes
 from satlink.options import TLE_VALUES, parser
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _tle(arguments: argparse.Namespace) -> Made:
     elements = tle.read(arguments.file)
     start = tle.time_of(arguments.start) if arguments.start else elements.newest
     fresh, old = tle.near(elements, start)
-    pass_asked = tle.Asked(
+    options = tle.Options(
         tle.place_of(arguments.terminal, "--terminal"),
         tle.place_of(arguments.gateway, "--gateway"),
         start,
@@ -104,7 +104,7 @@ def _tle(arguments: argparse.Namespace) -> Made:
             f"{ASSUMED}{old} satellites are left out: their elements are more than"
             f" {tle.GREATEST_AGE_DAYS:g} days away"
         )
-    geometry = tle.Geometry(fresh, pass_asked)
+    geometry = tle.Geometry(fresh, options)
     if arguments.like is None:
         return tle.changes(geometry), _duration_s(arguments), comments
     grid, rates_bps, source = _like(arguments)
@@ -276,8 +276,8 @@ def _opensand_satellite(arguments: argparse.Namespace) -> None:
     for option, is_there in (("--refresh-period-ms", period), ("--loop", arguments.loop)):
         if is_there:
             raise ValueError(f"{option} is for delay files, not for a topology and a profile")
-    given = opensand_files.Given(arguments.delay_ms, arguments.rate_bps, arguments.gateway_id)
-    satellite = opensand_files.read(arguments.file, given)
+    known = arguments.delay_ms, arguments.rate_bps, arguments.gateway_id
+    satellite = opensand_files.read(arguments.file, opensand_files.Options(*known))
     _write_satellite(output, satellite.lines())
     print("\n".join(opensand_satellite.described(output, satellite)))
 
@@ -291,7 +291,7 @@ def _write_satellite(output: Path, lines: list[str]) -> None:
 
 def _parts(arguments: argparse.Namespace) -> list[imported.Part]:
     """Return the measurements of the files that are given."""
-    options = _given(arguments)
+    options = _read_options(arguments)
     named = {"both": arguments.file, "forward": arguments.forward, "return": arguments.back}
     parts = []
     for direction, paths in named.items():
@@ -393,7 +393,7 @@ def _side(name: str, arguments: argparse.Namespace, like: Side | None) -> Side:
         return compare.satellite_side(path.stem, preset, like, arguments.seed)
     if not _is_measured(name):
         return compare.link_file_side(path.stem, path, like, arguments.seed)
-    options = _given(arguments)
+    options = _read_options(arguments)
     parts = []
     for piece in name.split("+"):
         direction, colon, file = piece.partition(":")
@@ -410,8 +410,8 @@ def _import(arguments: argparse.Namespace) -> Made:
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"{option} {value:g}: it must be above 0")
     delay_ms = DELAY_MS if _has_rates_only(arguments) else arguments.delay_ms
-    asked = imported.Asked(arguments.bin_s, arguments.rate_bps, delay_ms)
-    link = imported.link_of(parts, asked)
+    options = imported.Options(arguments.bin_s, arguments.rate_bps, delay_ms)
+    link = imported.link_of(parts, options)
     comments = []
     for part in parts:
         where = "" if part.direction == "both" else f", {part.direction}"
@@ -424,7 +424,7 @@ def _import(arguments: argparse.Namespace) -> Made:
     return imported.changes(link), math.inf if arguments.loop else link.end_s, comments
 
 
-def _given(arguments: argparse.Namespace) -> Given:
+def _read_options(arguments: argparse.Namespace) -> Options:
     """Return what the user says of the files, each value checked."""
     for option, value, least, most in (
         ("--bin-s", getattr(arguments, "bin_s", None), 1e-3, 3600),
@@ -441,7 +441,7 @@ def _given(arguments: argparse.Namespace) -> Given:
         if not (name and equals and value):
             raise ValueError(f"--only {text}: give it as NAME=VALUE")
         only.append((name, value))
-    return Given(
+    return Options(
         arguments.interval_s,
         arguments.bin_ms,
         arguments.refresh_period_ms,

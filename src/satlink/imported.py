@@ -33,7 +33,7 @@ class Part(NamedTuple):
     """True if its delay and loss are left out."""
 
 
-class Asked(NamedTuple):
+class Options(NamedTuple):
     """Values of the link that the user gives; None where there is none."""
 
     bin_s: float | None = None
@@ -50,14 +50,14 @@ class Link(NamedTuple):
     assumed: list[str]
 
 
-def link_of(parts: Sequence[Part], asked: Asked) -> Link:
+def link_of(parts: Sequence[Part], options: Options) -> Link:
     """Return the link of some measurements. Raises ValueError for what contradicts itself."""
     parts, assumed = aligned(parts)
     end_s = min(part.measured.end_s for part in parts)
     longest_s = max(part.measured.end_s for part in parts)
-    if asked.bin_s is not None and all(part.measured.probes is not None for part in parts):
+    if options.bin_s is not None and all(part.measured.probes is not None for part in parts):
         # The last bin is whole; rounded, as multiples of 0.1 have an error in binary.
-        end_s = min(_whole_bins_s(part.measured, asked.bin_s) for part in parts)
+        end_s = min(_whole_bins_s(part.measured, options.bin_s) for part in parts)
     elif longest_s > end_s * (1 + ENDS_APART):
         shortest = min(parts, key=lambda part: part.measured.end_s)
         assumed.append(
@@ -67,7 +67,7 @@ def link_of(parts: Sequence[Part], asked: Asked) -> Link:
     known: dict[tuple[str, str], Series] = {}
     names: dict[tuple[str, str], str] = {}
     for part in parts:
-        for curve in _series_of(part, asked, assumed):
+        for curve in _series_of(part, options, assumed):
             for direction in DIRECTIONS if curve.direction == "both" else (curve.direction,):
                 place = curve.quantity, direction
                 if place in known and names[place] != part.name:
@@ -78,7 +78,7 @@ def link_of(parts: Sequence[Part], asked: Asked) -> Link:
                     )
                 if place not in known or curve.direction != "both":
                     known[place], names[place] = curve, part.name
-    _complete(known, asked, assumed)
+    _complete(known, options, assumed)
     return Link(known, end_s, assumed)
 
 
@@ -156,18 +156,18 @@ def _later(measured: Measured, ahead_s: float) -> Measured:
     return replace(measured, series=tuple(series), probes=probes, end_s=measured.end_s - ahead_s)
 
 
-def _series_of(part: Part, asked: Asked, assumed: list[str]) -> list[Series]:
+def _series_of(part: Part, options: Options, assumed: list[str]) -> list[Series]:
     """Return the series of a file, its probes made into delay and loss."""
     measured = part.measured
     every = list(measured.series)
     if measured.probes is not None and not part.is_rate_only:
         has_delay = any(curve.quantity == "delay_ms" for curve in every)
-        for curve in rtt.series(measured.probes, asked.bin_s):
+        for curve in rtt.series(measured.probes, options.bin_s):
             if curve.quantity != "delay_ms" or not has_delay:
                 every.append(curve)
         if bool((measured.probes.lost == LOST).any()):
             assumed.append("in which direction a probe was lost is not known: both lose the same")
-        if asked.bin_s is None and not has_delay:
+        if options.bin_s is None and not has_delay:
             assumed.append(
                 f"a delay is half of the median RTT of {rtt.bin_s_of(measured.probes):g} s"
                 " (--bin-s)"
@@ -179,15 +179,15 @@ def _series_of(part: Part, asked: Asked, assumed: list[str]) -> list[Series]:
     return every
 
 
-def _complete(known: dict[tuple[str, str], Series], asked: Asked, assumed: list[str]) -> None:
+def _complete(known: dict[tuple[str, str], Series], options: Options, assumed: list[str]) -> None:
     """Add what no file says: from the other direction, or what is assumed of any link."""
-    defaults = {"rate_bps": asked.rate_bps, "delay_ms": asked.delay_ms}
-    options = {"rate_bps": "--rate-bps", "delay_ms": "--delay-ms"}
+    defaults = {"rate_bps": options.rate_bps, "delay_ms": options.delay_ms}
+    names = {"rate_bps": "--rate-bps", "delay_ms": "--delay-ms"}
     for quantity, value in defaults.items():
         directions = [direction for direction in DIRECTIONS if (quantity, direction) in known]
         if value is not None and len(directions) == 2:
             raise ValueError(
-                f"{options[quantity]}: the files have {WORDS[quantity]} of both directions; leave"
+                f"{names[quantity]}: the files have {WORDS[quantity]} of both directions; leave"
                 " this out"
             )
         for direction in DIRECTIONS:
@@ -199,7 +199,7 @@ def _complete(known: dict[tuple[str, str], Series], asked: Asked, assumed: list[
                 known[quantity, direction] = known[quantity, OTHER[direction]]
                 assumed.append(
                     f"the {direction} direction has {WORDS[quantity]} like the other"
-                    f" ({options[quantity]})"
+                    f" ({names[quantity]})"
                 )
         if not directions and value is None and quantity == "rate_bps":
             assumed.append(f"a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)")

@@ -99,7 +99,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Given:
+class Options:
     """Facts of a file that the user gives, as the file does not."""
 
     interval_s: float | None = None

@@ -52,7 +52,7 @@ MOST_KBPS = 1_000_000
 FORWARD, RETURN = "forward", "return"
 
 
-class Given(NamedTuple):
+class Options(NamedTuple):
     """Values that the user gives beside the files, or in place of theirs."""
 
     delay_ms: float | None = None
@@ -80,7 +80,7 @@ class Carrier(NamedTuple):
 # Which file is which
 
 
-def read(paths: Sequence[Path], given: Given) -> Satellite:
+def read(paths: Sequence[Path], options: Options) -> Satellite:
     """Return the satellite of OpenSAND's files, in any order.
 
     Raises LinkFileError with the file, the line, and what would be right.
@@ -95,7 +95,7 @@ def read(paths: Sequence[Path], given: Given) -> Satellite:
     for kind in ("topology", "terminal"):
         if kind not in files:
             raise LinkFileError(paths[0], f"{NAMES[kind]} is missing beside it: give it, too")
-    satellite = _satellite(files, given)
+    satellite = _satellite(files, options)
     for kind, root in files.items():
         satellite.not_modelled += not_read(kind, root)
     return satellite
@@ -129,17 +129,17 @@ def _kind(root: Element) -> str:
 # Values
 
 
-def _satellite(files: Mapping[str, Element], given: Given) -> Satellite:
+def _satellite(files: Mapping[str, Element], options: Options) -> Satellite:
     """Return the values of a satellite. Raises LinkFileError."""
     topology, terminal, gateway = files["topology"], files["terminal"], files.get("gateway")
     for kind in ("terminal", "gateway"):
         if kind in files:
             _check_control_plane(files[kind])
     satellite = Satellite()
-    spot, group = _spot(topology, files.get("infrastructure"), given, satellite)
-    _put_delay(satellite, terminal, gateway, given)
+    spot, group = _spot(topology, files.get("infrastructure"), options, satellite)
+    _put_delay(satellite, terminal, gateway, options)
     es_n0_db = _es_n0_db(terminal, gateway, satellite)
-    _put_forward(satellite, topology, spot, group, es_n0_db[FORWARD], given)
+    _put_forward(satellite, topology, spot, group, es_n0_db[FORWARD], options)
     _put_buffer(satellite, terminal)
     satellite.say("access", presets.DAMA, "these files")
     _put_times(satellite, topology, terminal)
@@ -176,12 +176,12 @@ def _check_control_plane(profile: Element) -> None:
 
 
 def _spot(
-    topology: Element, infrastructure: Element | None, given: Given, satellite: Satellite
+    topology: Element, infra: Element | None, options: Options, satellite: Satellite
 ) -> tuple[Element, str]:
     """Return the spot of the terminal, and its group of carriers. Raises LinkFileError."""
     defaults = topology.need("st_assignment/defaults")
     gateway, group = defaults.need("default_gateway"), defaults.need("default_group")
-    own = _own_number(infrastructure)
+    own = _own_number(infra)
     for item in topology.items("st_assignment/assignments") if own else ():
         if item.need("terminal_id").text == own:
             item.need("terminal_id").read()
@@ -191,7 +191,7 @@ def _spot(
             "assumed: the terminal has the default gateway and group; the terminal's"
             " infrastructure would say which one it is"
         )
-    wanted = gateway.read() if given.gateway_id is None else given.gateway_id
+    wanted = gateway.read() if options.gateway_id is None else options.gateway_id
     gateways = []
     for spot in topology.items("frequency_plan/spots"):
         number = spot.need("assignments/gateway_id")
@@ -225,11 +225,11 @@ def _check_transparent(spot: Element) -> None:
 
 
 def _put_delay(
-    satellite: Satellite, terminal: Element, gateway: Element | None, given: Given
+    satellite: Satellite, terminal: Element, gateway: Element | None, options: Options
 ) -> None:
     """Put the delay of both hops together."""
-    if given.delay_ms is not None:
-        satellite.say("delay_ms", f"{given.delay_ms:g}", "--delay-ms")
+    if options.delay_ms is not None:
+        satellite.say("delay_ms", f"{options.delay_ms:g}", "--delay-ms")
         return
     hops_ms = []
     for profile in (terminal, gateway or terminal):
@@ -279,11 +279,11 @@ def _put_forward(
     spot: Element,
     group: str,
     es_n0_db: float,
-    given: Given,
+    options: Options,
 ) -> None:
     """Put the forward link's rate: symbols of its carrier by bits of its MODCOD."""
-    if given.rate_bps is not None:
-        satellite.say("rate", f"{given.rate_bps:.0f}", "--rate-bps")
+    if options.rate_bps is not None:
+        satellite.say("rate", f"{options.rate_bps:.0f}", "--rate-bps")
         return
     margins = topology.need("advanced_settings/links/forward_margin")
     margin = margins.number(0, 100, "a margin in dB")
@@ -346,7 +346,7 @@ def _put_carrier(
 
 
 def _waveforms(topology: Element, name: str, length: str | None) -> dict[int, Waveform]:
-    """Return the waveforms of a list by number, only those of a burst's length if it is given."""
+    """Return the waveforms of a list by number, only those of a burst's length if it is options."""
     waveforms: dict[int, Waveform] = {}
     for item in topology.need(f"wave_forms/{name}").children:
         number = item.need("id")

@@ -56,7 +56,7 @@ class Elements(NamedTuple):
         return max(epoch_of(satellite) for satellite in self.satellites)
 
 
-class Asked(NamedTuple):
+class Options(NamedTuple):
     """Values of the link that the user gives."""
 
     terminal: Place
@@ -156,20 +156,20 @@ def near(elements: Elements, start: datetime) -> tuple[Elements, int]:
 class Geometry:
     """Delays over the satellites, interval by interval."""
 
-    def __init__(self, elements: Elements, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, elements: Elements, options: Options) -> None:
+        self.options = options
         self.names = elements.names
         self.satellites = elements.satellites
         self.array = SatrecArray(elements.satellites)
-        self.places = [_position_km(asked.terminal), _position_km(asked.gateway)]
-        self.ups = [_up(asked.terminal), _up(asked.gateway)]
+        self.places = [_position_km(options.terminal), _position_km(options.gateway)]
+        self.ups = [_up(options.terminal), _up(options.gateway)]
 
     def positions_km(self, times_s: Numbers, satellites: SatrecArray | None = None) -> Numbers:
         """Return positions by satellite and time, in axes that turn with the Earth.
 
         They are nan where SGP4 has none.
         """
-        start = self.asked.start
+        start = self.options.start
         seconds = start.second + start.microsecond / 1e6
         day, fraction = jday(start.year, start.month, start.day, start.hour, start.minute, seconds)
         days = np.full(len(times_s), day)
@@ -186,8 +186,8 @@ class Geometry:
 
     def chosen(self, number: int) -> int:
         """Return the place of the satellite between two choices. Raises ValueError for none."""
-        begin_s = number * self.asked.handover_s
-        positions = self.positions_km(np.array([begin_s, begin_s + self.asked.handover_s]))
+        begin_s = number * self.options.handover_s
+        positions = self.positions_km(np.array([begin_s, begin_s + self.options.handover_s]))
         lowest = np.full(len(self.satellites), np.inf)
         for place, up in zip(self.places, self.ups, strict=True):
             away = positions - place
@@ -196,10 +196,10 @@ class Geometry:
             lowest = np.minimum(lowest, sines.min(axis=1))
         lowest[np.isnan(lowest)] = -np.inf
         best = int(np.argmax(lowest))
-        if lowest[best] < math.sin(math.radians(self.asked.elevation_mask_deg)):
+        if lowest[best] < math.sin(math.radians(self.options.elevation_mask_deg)):
             raise ValueError(
-                f"from {begin_s:g} to {begin_s + self.asked.handover_s:g} s no satellite stands"
-                f" {self.asked.elevation_mask_deg:g} degrees high over both terminal and gateway:"
+                f"from {begin_s:g} to {begin_s + self.options.handover_s:g} s no satellite stands"
+                f" {self.options.elevation_mask_deg:g} degrees high over both terminal and gateway:"
                 " lower --elevation-mask-deg, or choose another gateway"
             )
         return best
@@ -207,33 +207,33 @@ class Geometry:
     def interval(self, number: int) -> Delays:
         """Return the delays between two choices, for reconfigurations."""
         satellite = SatrecArray([self.satellites[self.chosen(number)]])
-        steps = math.ceil(self.asked.handover_s / self.asked.step_s)
-        steps_s = np.arange(steps, dtype=np.float64) * self.asked.step_s
-        times_s = number * self.asked.handover_s + steps_s
+        steps = math.ceil(self.options.handover_s / self.options.step_s)
+        steps_s = np.arange(steps, dtype=np.float64) * self.options.step_s
+        times_s = number * self.options.handover_s + steps_s
         (track,) = self.positions_km(times_s, satellite)
         slants_km = sum(np.linalg.norm(track - place, axis=1) for place in self.places)
-        delays_ms = (self.asked.ground_delay_ms + slants_km / LIGHT_KM_PER_MS).tolist()
+        delays_ms = (self.options.ground_delay_ms + slants_km / LIGHT_KM_PER_MS).tolist()
 
         def at(in_s: float) -> float:
-            step = math.floor(in_s / self.asked.step_s + 1e-9)
+            step = math.floor(in_s / self.options.step_s + 1e-9)
             return float(delays_ms[min(step, steps - 1)])
 
-        return Delays(at, self.asked.step_s)
+        return Delays(at, self.options.step_s)
 
 
 def changes(geometry: Geometry) -> Iterator[Change]:
     """Yield the link's state, both directions alike, at every step and choice; endless."""
-    asked = geometry.asked
+    options = geometry.options
     before: int | None = None
     for number in count():
         satellite = geometry.chosen(number)
         delays = geometry.interval(number)
-        outage_s = asked.outage_ms / 1000 if before not in (None, satellite) else 0.0
+        outage_s = options.outage_ms / 1000 if before not in (None, satellite) else 0.0
         before = satellite
-        steps = math.ceil(asked.handover_s / asked.step_s)
-        for in_s in sorted({*(step * asked.step_s for step in range(steps)), outage_s}):
-            time_s = round(number * asked.handover_s + in_s, 6)
-            rate_bps = asked.rate_bps if in_s >= outage_s else 0.0
+        steps = math.ceil(options.handover_s / options.step_s)
+        for in_s in sorted({*(step * options.step_s for step in range(steps)), outage_s}):
+            time_s = round(number * options.handover_s + in_s, 6)
+            rate_bps = options.rate_bps if in_s >= outage_s else 0.0
             state = State(rate_bps, round(delays.at(in_s), 3), 0.0)
             yield Change(time_s, "forward", state)
             yield Change(time_s, "return", state)

@@ -64,7 +64,7 @@ class FakeEngine:
     def prepare(self, progress: Progress) -> None:
         progress("ready", 1)
 
-    def look(self) -> str:
+    def first_missing(self) -> str:
         return ""
 
     def run(self, spec: Spec, run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:

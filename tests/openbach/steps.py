@@ -22,7 +22,7 @@ import requests
 from record import Record
 from stack import CONTROLLER, CONTROLLER_URL, LOGIN, PASSWORD, Stack
 
-from openbach_run.engine.platform.leftovers import look_again
+from openbach_run.engine.platform.leftovers import ask_again
 from openbach_run.engine.platform.rest import Access, Controller
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -128,7 +128,7 @@ class Run:
 
     def instance(self, number: int) -> dict[str, Any]:
         found: dict[str, Any] = self.controller.get("scenario_instance/", number)
-        if look_again(self.controller, found):
+        if ask_again(self.controller, found):
             self.record.count("times that OpenBACH had lost a job's end")
         return found
 

@@ -16,7 +16,7 @@ from satlink import command as link
 from satlink import compare, fit, pings
 from satlink.formats import table
 from satlink.imported import Part
-from satlink.measured import Given, Measured, Probes, Series
+from satlink.measured import Measured, Options, Probes, Series
 
 RETURN_LOSS_PCT, RATE_SD_PCT = 0.2, 20.0
 TRIALS, DURATION_S, PERIOD_S = 200, 210.0, 0.02
@@ -137,7 +137,7 @@ def test_a_fitted_file_is_a_satellite_that_compares_well(
     assert link.main(["compare", str(path), str(satellite), "-o", str(figure)]) == 0
     said = capsys.readouterr().out
     assert "burst of loss, 50 %" in said and figure.stat().st_size > 5000
-    one = compare.measured_side("a", [Part("a", "both", table.read(path, Given()))])
+    one = compare.measured_side("a", [Part("a", "both", table.read(path, Options()))])
     other = compare.satellite_side("b", preset, one, 1)
     rows = {row.name: row.off_pct for row in compare.table(one, other)}
     for quantile in (25, 50, 75, 95):
@@ -157,7 +157,7 @@ def test_a_short_trace_is_told_from_another_satellite_but_not_from_its_own(
     path = ping_file(tmp_path, 150.0)
     preset = presets.read(satellite)
     assert preset.reconfigurations is not None
-    one = compare.measured_side("a", [Part("a", "both", table.read(path, Given()))])
+    one = compare.measured_side("a", [Part("a", "both", table.read(path, Options()))])
 
     def beyond(preset: presets.Preset) -> list[str]:
         other = compare.satellite_side("b", preset, one, 1)

@@ -20,7 +20,7 @@ from openbach_run.link_checks import read_link_file
 from satlink import acm, imported, mahimahi, opensand
 from satlink import command as link
 from satlink.formats import table
-from satlink.measured import Given, Probe
+from satlink.measured import Options, Probe
 
 TRACE = "1\n1\n3\n10\n"
 
@@ -32,14 +32,14 @@ def file(folder: Path, name: str, text: str) -> Path:
 
 
 def probes_in(path: Path, interval_s: float | None) -> list[Probe]:
-    probes = table.read(path, Given(interval_s)).probes
+    probes = table.read(path, Options(interval_s)).probes
     assert probes is not None
     return probes.rows()
 
 
 def changes_of(path: Path, bin_s: float | None) -> list[link_file.Change]:
-    part = imported.Part(path.name, "both", table.read(path, Given(1.0)))
-    return list(imported.changes(imported.link_of([part], imported.Asked(bin_s, 10e6))))
+    part = imported.Part(path.name, "both", table.read(path, Options(1.0)))
+    return list(imported.changes(imported.link_of([part], imported.Options(bin_s, 10e6))))
 
 
 def test_a_trace_is_its_packets_per_bin(tmp_path: Path) -> None:

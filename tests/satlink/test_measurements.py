@@ -23,7 +23,7 @@ from openbach_jobs import link_file
 from openbach_run.errors import InputError
 from satlink import command as link
 from satlink.formats import table
-from satlink.measured import Given, Measured
+from satlink.measured import Measured, Options
 
 ANSWERS: list[float | None] = [40.0, 41.5, None, 43.0, 60.0, 44.0]
 """Round-trip times in ms, a second apart; the third probe has no answer."""
@@ -295,7 +295,7 @@ ALL = {**PROBED, **WINDOWS_TEXTS, **OTHERS}
 def read(folder: Path, text: str | bytes, **options: object) -> Measured:
     path = folder / "measured"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return table.read(path, Given(**options))  # type: ignore[arg-type]
+    return table.read(path, Options(**options))  # type: ignore[arg-type]
 
 
 def values(measured: Measured, quantity: str, direction: str) -> list[float]:
@@ -829,7 +829,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ("ping", "64 bytes from h: icmp_seq=1 ttl=64 time=5 ms\n"),
     ):
         (tmp_path / name).write_bytes(mark + text.encode())
-        probes = table.read(tmp_path / name, Given()).probes
+        probes = table.read(tmp_path / name, Options()).probes
         assert probes is not None and len(probes) == 1, name
 
 
@@ -853,7 +853,7 @@ def test_numbers_of_measured_round_trips_have_their_range(
 ) -> None:
     (tmp_path / "rtt").write_text(content)
     with pytest.raises(link_file.LinkFileError, match=said):
-        table.read(tmp_path / "rtt", Given(interval_s=1.0))
+        table.read(tmp_path / "rtt", Options(interval_s=1.0))
 
 
 TEXTS = st.text(max_size=200) | st.binary(max_size=200)
@@ -870,7 +870,7 @@ def test_any_damage_is_read_or_named(
         path = Path(folder) / "measured"
         path.write_bytes(raw[:place] + added + raw[place + dropped :])
         try:
-            measured = table.read(path, Given())
+            measured = table.read(path, Options())
         except link_file.LinkFileError:
             return
         for one in measured.series:

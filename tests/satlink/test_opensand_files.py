@@ -21,7 +21,7 @@ from openbach_jobs.link_file import LinkFileError
 from openbach_run.errors import InputError
 from satlink import command as link
 from satlink import opensand_files, opensand_unmodelled, xml_file
-from satlink.opensand_files import Given
+from satlink.opensand_files import Options
 from satlink.opensand_satellite import Satellite
 
 Tree = Mapping[str, Any]
@@ -195,7 +195,7 @@ ALL = {"topology": TOPOLOGY, "terminal": TERMINAL, "gateway": GATEWAY}
 
 
 def found_in(folder: Path, **trees: Tree) -> Satellite:
-    return opensand_files.read(files(folder, **{**ALL, **trees}), Given())
+    return opensand_files.read(files(folder, **{**ALL, **trees}), Options())
 
 
 def test_every_value_is_that_of_the_files(tmp_path: Path) -> None:
@@ -238,14 +238,14 @@ def test_a_forward_carrier_of_dvb_s2_is_sent_in_frames(tmp_path: Path) -> None:
     }
     forward = presets.forward_of(presets.in_force({}, preset), preset)
     assert forward.most_bps == pytest.approx(2e6 * 3.703, rel=0.001)
-    found = opensand_files.read(files(tmp_path, **ALL), Given())
+    found = opensand_files.read(files(tmp_path, **ALL), Options())
     assert any(one.startswith("the forward link is a rate: at 13.24 dB") for one in found.remarks)
 
 
 def test_files_are_told_by_their_content_in_any_order(tmp_path: Path) -> None:
     paths = files(tmp_path, **ALL)
     for order in (paths[::-1], [*paths[1:], paths[0]]):
-        assert opensand_files.read(order, Given()).values == VALUES
+        assert opensand_files.read(order, Options()).values == VALUES
 
 
 def test_what_is_not_modelled_is_named_with_its_line_and_reason(
@@ -294,7 +294,7 @@ def test_volumes_are_asked_for_only_by_a_fifo_that_does(tmp_path: Path) -> None:
 
 
 def test_without_the_gateway_s_profile_it_is_assumed_and_said(tmp_path: Path) -> None:
-    found = opensand_files.read(files(tmp_path, topology=TOPOLOGY, terminal=TERMINAL), Given())
+    found = opensand_files.read(files(tmp_path, topology=TOPOLOGY, terminal=TERMINAL), Options())
     assert found.values["delay_ms"] == "240" and "fca" not in found.values
     assert any("without the gateway's profile" in line for line in found.remarks)
 
@@ -371,7 +371,7 @@ def test_a_hostile_file_is_refused_with_its_name(name: str, tmp_path: Path) -> N
     paths = files(tmp_path, topology=TOPOLOGY, terminal=TERMINAL)
     paths[1].write_text(HOSTILE[name])
     with pytest.raises(LinkFileError, match=r"terminal\.xml"):
-        opensand_files.read(paths, Given())
+        opensand_files.read(paths, Options())
 
 
 def test_no_file_of_an_entity_is_opened(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_no_file_of_an_entity_is_opened(tmp_path: Path) -> None:
     paths = files(tmp_path, topology=TOPOLOGY, terminal=TERMINAL)
     paths[1].write_text(f'<!DOCTYPE m SYSTEM "{secret}">\n<model/>')
     with pytest.raises(LinkFileError, match=r"terminal\.xml, line 1: it has a document type"):
-        opensand_files.read(paths, Given())
+        opensand_files.read(paths, Options())
 
 
 def test_what_is_no_file_or_too_large_is_refused(tmp_path: Path) -> None:
@@ -398,9 +398,9 @@ def test_what_is_no_file_or_too_large_is_refused(tmp_path: Path) -> None:
 def test_two_of_one_kind_or_one_alone_are_refused(tmp_path: Path) -> None:
     topology, terminal = files(tmp_path, topology=TOPOLOGY, terminal=TERMINAL)
     with pytest.raises(LinkFileError, match="a second one of a terminal's profile"):
-        opensand_files.read([topology, terminal, terminal], Given())
+        opensand_files.read([topology, terminal, terminal], Options())
     with pytest.raises(LinkFileError, match="a topology is missing"):
-        opensand_files.read([terminal], Given())
+        opensand_files.read([terminal], Options())
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_any_bytes_are_refused_or_read(content: bytes) -> None:
         paths = files(place, topology=TOPOLOGY, terminal=TERMINAL)
         paths[1].write_bytes(content)
         with pytest.raises(LinkFileError, match=r"terminal\.xml"):
-            opensand_files.read(paths, Given())
+            opensand_files.read(paths, Options())
 
 
 def leaf_paths(tree: Tree, before: str = "") -> Iterator[str]:

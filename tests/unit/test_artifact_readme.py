@@ -14,19 +14,19 @@ from helpers.records import RECORD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.bundle.artifact import Chosen, Claimed, Figure, Said, differences, some_of
+from openbach_run.bundle.artifact import Chosen, Claimed, ListedCell, Said, differences, some_of
 from openbach_run.bundle.artifact_files import _copy, put_sums
 from openbach_run.bundle.artifact_readme import readme
 from openbach_run.errors import InputError
 
 
-def figure(number: int, command: str = "geo vpn=none", *wall_s: float) -> Figure:
+def figure(number: int, command: str = "geo vpn=none", *wall_s: float) -> ListedCell:
     times = wall_s or (1.0, 2.0)
     seeds = tuple(range(1, len(times) + 1))
     runs = tuple(f"{number:08x}{seed:08x}" for seed in seeds)
     text = f"{command} --seeds {','.join(map(str, seeds))}"
     shown = ("transfer_time_s", "transfer time", "s", 2.0, 1.9, 2.1)
-    return Figure(f"R{number}", "small", text, seeds, runs, *shown, 0, 0, times)
+    return ListedCell(f"R{number}", "small", text, seeds, runs, *shown, 0, 0, times)
 
 
 def claim(name: str, *figures: str) -> Claimed:

@@ -292,5 +292,5 @@ def test_where_nothing_may_be_made_nothing_is(tmp_path: Path) -> None:
 def test_an_engine_that_looks_makes_nothing(tmp_path: Path) -> None:
     """At commit 94585d7 --dry-run built a kernel, and compiled crates for half an hour."""
     engine = VirtualEngine(REPOSITORY, {}, cache=tmp_path / "cache")
-    assert engine.look() == "jail"
+    assert engine.first_missing() == "jail"
     assert not (tmp_path / "cache").exists()

@@ -22,7 +22,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.measures import STEP
 from openbach_run.paths import SCENARIOS
-from openbach_run.prompt.session import Given
+from openbach_run.prompt.session import InputFile
 
 measured_command = load(STEP)
 GEO = SCENARIOS / "geo.yml"
@@ -288,7 +288,7 @@ def test_the_scenario_of_a_command_line(tmp_path: Path) -> None:
 
 def test_files_come_first(tmp_path: Path) -> None:
     (tmp_path / "conf.txt").write_text("x")
-    files = [Given(tmp_path / "conf.txt", "wg0.conf")]
+    files = [InputFile(tmp_path / "conf.txt", "wg0.conf")]
     made = expanded(
         tmp_path, as_scenario(GEO, "# x y\nbox cat wg0.conf", [sought("a@1=(x)")], files)
     )

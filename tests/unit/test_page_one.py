@@ -19,7 +19,7 @@ from openbach_run.openbach.measures import Measure
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.dots import LEAST_GREY, costs, times
 from openbach_run.report.figures import Drawing
-from openbach_run.report.page_advice import choices
+from openbach_run.report.page_advice import advice
 from openbach_run.report.page_model import Block, PageOne, page_one
 from openbach_run.report.page_one import conditions_in_words, sentences, use_table
 from openbach_run.report.page_rules import MOST_SENTENCES
@@ -568,7 +568,7 @@ def advised(times_s: Mapping[Names, float], seeds: int = 5) -> Names:
     chosen = itemgetter(*CHOSEN)
     made = campaign(time_s, seeds, loss=("1",), **swept_by(CHOSEN, times_s))
     page, _ = told(some(made, lambda one: chosen(one) in times_s))
-    found = choices(page, page.blocks[0])
+    found = advice(page, page.blocks[0])
     return chosen(found[0].cells[0].values) if found else ()
 
 

@@ -25,7 +25,7 @@ from openbach_run.prompt.session import (
     OUTPUT,
     OutputReader,
     bring,
-    given_files,
+    input_files,
     left_files,
     limits,
     run_directory,
@@ -255,7 +255,7 @@ def test_files_are_given_under_their_names(tmp_path: Path) -> None:
     program.chmod(0o4755)
     (folder / "a").mkdir(parents=True)
     (folder / "a/b").write_text("b")
-    with run_directory(given_files([f"{program}:mine", str(folder)])) as run_dir:
+    with run_directory(input_files([f"{program}:mine", str(folder)])) as run_dir:
         copy = run_dir / FILES / "mine"
         assert copy.stat().st_mode & 0o7777 == 0o755, "no rights of its owner"
         assert copy.stat().st_mtime == (run_dir / FILES / "site/a/b").stat().st_mtime
@@ -274,7 +274,7 @@ def test_files_are_given_under_their_names(tmp_path: Path) -> None:
 )
 def test_wrong_files_are_refused(texts: list[str], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        given_files(texts)
+        input_files(texts)
 
 
 def test_only_regular_files_are_brought_back(tmp_path: Path) -> None:
@@ -331,9 +331,9 @@ def test_output_is_printed_with_the_host_of_what_runs_apart(
     entries = [Command("server", "iperf3 -s", apart=True), Command("pc", "ping server")]
     printer = Printer(entries, quiet=False)
     for one in LINES[:-1]:
-        printer.told(one)
+        printer.on_event(one)
     assert printer.running == {0}
-    printer.told(LINES[-1])
+    printer.on_event(LINES[-1])
     out, err = capfdbinary.readouterr()
     assert out == b"64 byserver: Accepted\ntes\nserver: and\n"
     assert err.decode() == (

@@ -46,8 +46,8 @@ FILES, ADDITIONS = "files", "additions"
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A cell of a campaign, as an artifact lists it."""
+class ListedCell:
+    """A cell of a campaign with its command, runs and median, as an artifact lists it."""
 
     name: str
     results: str
@@ -94,10 +94,10 @@ class Claimed:
 class Said:
     """All that an artifact's results say."""
 
-    results: tuple[Figure, ...]
+    results: tuple[ListedCell, ...]
     claims: tuple[Claimed, ...]
 
-    def named(self, names: Sequence[str]) -> list[Figure]:
+    def named(self, names: Sequence[str]) -> list[ListedCell]:
         """Return the results with these names, and those of the claims with these names.
 
         Raises InputError for a name that is neither.
@@ -128,7 +128,7 @@ class Said:
 class Chosen:
     """Runs of a figure that are to be repeated."""
 
-    figure: Figure
+    figure: ListedCell
     seeds: tuple[int, ...]
     records: tuple[Record, ...] = ()
     """Records of the runs, if they are not looked up by their run_ids."""
@@ -304,7 +304,7 @@ def _check_planned(directory: Path) -> None:
             )
 
 
-def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: Repeatable) -> Figure:
+def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: Repeatable) -> ListedCell:
     """Return a cell as a figure. Raises InputError if no bundle could repeat it."""
     runs = sorted(cell.runs, key=lambda run: run.seed)
     records = [run.record for run in runs if run.record]
@@ -322,7 +322,7 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: Repeatable) 
     unit = measure_of(column, declared)[1].unit
     seeds = tuple(run.seed for run in runs)
     own = ["--with", ADDITIONS] if scenarios.additions else []
-    return Figure(
+    return ListedCell(
         name,
         place.parent.parent.name,
         shlex.join(
@@ -412,7 +412,7 @@ def _cells(pair: Comparison) -> list[Cell]:
     return [cell for cell in (pair.cell, pair.against) if cell is not None]
 
 
-def some_of(figures: Sequence[Figure], seconds: float) -> list[Chosen]:
+def some_of(figures: Sequence[ListedCell], seconds: float) -> list[Chosen]:
     """Return runs that take at most some seconds one after the other; at least one.
 
     The cheapest come first that have a word of a command which no other has; then the cheapest.
@@ -453,7 +453,9 @@ def spread(directories: Sequence[Path], count: int) -> list[Chosen]:
         for record in finished[:: max(1, -(-len(finished) // count))] if count else []:
             words, seeds = shlex.join(record.repetition[:-1]), (record.seed,)
             name = directory.resolve().name
-            figure = Figure(record.run_id, name, words, seeds, (record.run_id,), title=f"of {name}")
+            figure = ListedCell(
+                record.run_id, name, words, seeds, (record.run_id,), title=f"of {name}"
+            )
             chosen.append(Chosen(figure, seeds, (record,)))
     return chosen
 

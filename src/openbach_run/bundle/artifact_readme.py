@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from openbach_run.bundle.artifact import Chosen, Claimed, Figure, Said
+from openbach_run.bundle.artifact import Chosen, Claimed, ListedCell, Said
 from openbach_run.campaign.forecast import duration
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import printable
@@ -76,7 +76,7 @@ def _claim_cells(claim: Claimed) -> list[str]:
     ]
 
 
-def _value(figure: Figure) -> str:
+def _value(figure: ListedCell) -> str:
     """Return a figure's value as a table has it."""
     failed = f"{figure.failed} of {len(figure.seeds)} runs fail" if figure.failed else ""
     if figure.median is None:

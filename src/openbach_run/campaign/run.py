@@ -301,7 +301,7 @@ class _Work:
         """
         planned: dict[str, PlannedRun] = {}
         for campaign in self._plan.campaigns:
-            inventory, engine = self._place(campaign)
+            inventory, engine = self._inventory_and_engine(campaign)
             engine.prepare(progress)
             planned |= self._runs_of(campaign, inventory, engine)
         return list(planned.values())
@@ -314,15 +314,15 @@ class _Work:
         """
         planned: dict[str, PlannedRun] = {}
         for campaign in self._plan.campaigns:
-            inventory, engine = self._place(campaign)
-            missing = engine.look()
+            inventory, engine = self._inventory_and_engine(campaign)
+            missing = engine.first_missing()
             if missing:
                 return [], missing
             planned |= self._runs_of(campaign, inventory, engine)
         return list(planned.values()), ""
 
-    def _place(self, campaign: Campaign) -> tuple[Inventory, Engine]:
-        """Return what a campaign's runs are executed on."""
+    def _inventory_and_engine(self, campaign: Campaign) -> tuple[Inventory, Engine]:
+        """Return the hosts and the engine of a campaign's runs."""
         inventory = inventory_of(campaign, self._plan.catalog, self._options)
         on_it = campaign.on(inventory)
         return inventory, engine_of(on_it, self._plan, self._options, self._controller)

@@ -26,7 +26,7 @@ NONE = "none"
 """The text for a VPN's own values; as the name of a VPN, it means that there is none."""
 DEFAULT = "default"
 SUFFIX = "_values"
-Given = Mapping[str, tuple[str, ...]]
+Settings = Mapping[str, tuple[str, ...]]
 
 
 def setting_of(name: str) -> str:
@@ -38,7 +38,7 @@ def setting_of(name: str) -> str:
     return f"{owner}{SUFFIX}" if dot else name
 
 
-def folded(settings: Given) -> dict[str, tuple[str, ...]]:
+def folded(settings: Settings) -> dict[str, tuple[str, ...]]:
     """Return the settings, with constants in place of the settings of a VPN's values.
 
     Raises InputError.
@@ -55,7 +55,7 @@ def folded(settings: Given) -> dict[str, tuple[str, ...]]:
     return values
 
 
-def _own(settings: Given, constant: str) -> dict[str, tuple[str, ...]]:
+def _own(settings: Settings, constant: str) -> dict[str, tuple[str, ...]]:
     """Return the values of the settings of a constant, by the name of the VPN's value."""
     return {
         name.partition(".")[2]: values
@@ -64,7 +64,7 @@ def _own(settings: Given, constant: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _products(own: Given) -> Iterator[str]:
+def _products(own: Settings) -> Iterator[str]:
     """Yield the constant's text for each combination of the values."""
     for several in product(*own.values()):
         pairs = zip(own, several, strict=True)

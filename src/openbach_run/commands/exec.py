@@ -44,7 +44,7 @@ from openbach_run.progress import shown, shown_when_due
 from openbach_run.prompt.session import (
     Session,
     bring,
-    given_files,
+    input_files,
     left_files,
     run,
     run_directory,
@@ -129,7 +129,7 @@ def main(argv: list[str]) -> int:
         raise InputError(f"--seed {arguments.seed}: from 0 to {2**31 - 1}")
     if not 1 <= arguments.limit <= LONGEST_S:
         raise InputError(f"--limit {arguments.limit}: from 1 to {LONGEST_S} virtual seconds")
-    files = given_files(arguments.files)
+    files = input_files(arguments.files)
     options, seeds = options_of(arguments), f"{arguments.seed},"
     testbed = checked_testbed(arguments.scenario, arguments.settings, seeds, options, "exec")
     entries = _entries(arguments.script, words, testbed.hosts)
@@ -145,7 +145,7 @@ def main(argv: list[str]) -> int:
             {**specs[arguments.seed], "virtual_limit_s": arguments.limit},
             entries,
             run_dir,
-            printer.told,
+            printer.on_event,
         )
         _files(run_dir, arguments.output, arguments.quiet)
     return _verdict(session, entries, printer, arguments.quiet)
@@ -203,7 +203,7 @@ class Printer:
         self._absent: dict[int, str] = {}
         """Hints on commands that called a program which is not there, by number."""
 
-    def told(self, event: Mapping[str, Any]) -> None:
+    def on_event(self, event: Mapping[str, Any]) -> None:
         """Print a line of the guest's output (guest/typed.py)."""
         if "of" in event:
             self._printed(event["of"], event["stream"], event["text"])

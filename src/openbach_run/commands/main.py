@@ -91,7 +91,7 @@ examples:
       four cells with five seeds each; a cell shows median, least and greatest
   openbach-run geo vpn=none cc=cubic --pcap
       one run; its packets are in results/geo/runs/<run id>/capture.pcapng, and the
-      commands that built its hosts, link, tunnel and proxy in commands.sh beside it
+      commands that built its hosts, link, tunnel and PEP in commands.sh beside it
   openbach-run library/campaigns/matrix.yml --dry-run
       how long the published report's 144 cells would take; without --dry-run they are run
   openbach-run --engine controller --controller 172.20.34.80 geo vpn=wireguard cc=bbr

@@ -23,7 +23,7 @@ from openbach_run.json_files import read_text
 from openbach_run.openbach.measures import from_name
 from openbach_run.openbach.source import SUFFIXES
 from openbach_run.paths import SCENARIOS
-from openbach_run.prompt.session import Given, given_files
+from openbach_run.prompt.session import InputFile, input_files
 
 MEASURE = "--measure"
 ABSENT = "nothing"
@@ -56,7 +56,7 @@ def main(before: Sequence[str], words: Sequence[str]) -> int:
     if arguments.script and words:
         raise InputError("--script has the commands; give them there or after --, not both")
     script = read_text(arguments.script) if arguments.script else as_script(words)
-    files = given_files(arguments.files)
+    files = input_files(arguments.files)
     try:
         measures = [sought(text) for text in arguments.measures]
     except ValueError as error:
@@ -114,7 +114,7 @@ def _program(script: str) -> str:
 
 
 def as_scenario(
-    path: Path, script: str, measures: Sequence[Sought], files: Sequence[Given] = ()
+    path: Path, script: str, measures: Sequence[Sought], files: Sequence[InputFile] = ()
 ) -> str:
     """Return the text of a scenario whose steps are a script's lines. Raises InputError."""
     inherited = path.name if path.parent.resolve() == SCENARIOS.resolve() else str(path.resolve())

@@ -30,7 +30,7 @@ from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError
 from openbach_run.progress import shown_when_due
-from openbach_run.prompt.session import given_files
+from openbach_run.prompt.session import input_files
 from openbach_run.prompt.terminal import NoTestbed, Session, attach, chosen, known, live_testbed
 from openbach_run.prompt.testbed import checked_testbed
 
@@ -81,7 +81,7 @@ def _opened(arguments: argparse.Namespace) -> int:
     seed = arguments.seed
     if not 0 <= seed < 2**31:
         raise InputError(f"--seed {seed}: from 0 to {2**31 - 1}")
-    files = given_files(arguments.files)
+    files = input_files(arguments.files)
     options = options_of(arguments)
     testbed = checked_testbed(arguments.scenario, arguments.settings, f"{seed},", options, "shell")
     host = _host(arguments.on, testbed.hosts)

@@ -40,7 +40,7 @@ from openbach_run.prompt.compare import (
     summary,
     tolerance_of,
 )
-from openbach_run.prompt.session import given_files
+from openbach_run.prompt.session import input_files
 from openbach_run.prompt.testbed import Testbed, checked_testbed
 from openbach_run.prompt.trial import (
     RESULTS,
@@ -179,7 +179,7 @@ def _trial(arguments: argparse.Namespace, testbed: Testbed) -> Trial:
             raise InputError(f"--at {name}: {near(name, testbed.hosts)}there are {known}")
         hosts.append(testbed.hosts[name])
     programs = [*programs_of(arguments.server), *programs_of(arguments.client)]
-    files = given_files([*dict.fromkeys([*programs, *arguments.files])])
+    files = input_files([*dict.fromkeys([*programs, *arguments.files])])
     size = 0 if arguments.payload is None else _size(arguments.payload)
     if size and any(file.name == "payload" for file in files):
         raise InputError("--payload: a file of --file is called payload, too")

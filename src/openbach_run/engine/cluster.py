@@ -425,7 +425,7 @@ def _worker_engine(code: Code) -> VirtualEngine:
 
 
 def _portable(engine: LocalEngine) -> Code:
-    """Relative to the checkout where it is in it, so that the worker's may lie elsewhere."""
+    """Return the folders of code; a worker may have the checkout elsewhere, so relative to it."""
     folders = []
     for place, folder in engine.code_folders.items():
         real = folder.resolve()

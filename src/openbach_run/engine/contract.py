@@ -66,10 +66,10 @@ class Engine(Protocol):
         """Make what runs need and is not there yet. Raises SetupError, InputError."""
         ...
 
-    def look(self) -> str:
-        """Return the name of what is to be made before a run's name is known; "" if nothing.
+    def first_missing(self) -> str:
+        """Return the name of the first thing that `prepare` would make; "" if there is none.
 
-        Like `prepare`, but makes and changes nothing.
+        Makes and changes nothing.
         """
         ...
 

@@ -153,7 +153,7 @@ class LocalEngine(ABC):
         except OSError as error:
             raise SetupError(f"setting up the engine: {error}") from error
 
-    def look(self) -> str:
+    def first_missing(self) -> str:
         """Return the name of the first thing that would have to be made, "" if all is there.
 
         Like `prepare`, but makes nothing and cannot run. Raises InputError, SetupError.

@@ -26,7 +26,7 @@ from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.openbach.lines import Command, check_jobs, of_words
-from openbach_run.prompt.session import Given, OutputReader, limits, run_directory
+from openbach_run.prompt.session import InputFile, OutputReader, limits, run_directory
 from openbach_run.prompt.testbed import Testbed, with_commands
 from openbach_run.results.record import FINISHED
 
@@ -84,7 +84,7 @@ class Lab:
         testbed: Testbed,
         engine: VirtualEngine,
         spec: Mapping[str, Any],
-        files: Sequence[Given],
+        files: Sequence[InputFile],
     ) -> None:
         """Bring the testbed up; return when its path is up. Raises LabClosed if it is not."""
         self._testbed = testbed
@@ -191,7 +191,7 @@ class _Guest:
     """The guest of a lab, which runs only while a command does."""
 
     def __init__(
-        self, engine: VirtualEngine, spec: Mapping[str, Any], files: Sequence[Given]
+        self, engine: VirtualEngine, spec: Mapping[str, Any], files: Sequence[InputFile]
     ) -> None:
         self.printed: dict[int, _Printed] = {}
         self.time_s = 0.0

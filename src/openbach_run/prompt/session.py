@@ -38,14 +38,14 @@ Told = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Given:
+class InputFile:
     """A file or directory of this machine that commands find, and the name that it has there."""
 
     place: Path
     name: str
 
     @staticmethod
-    def of_text(text: str) -> Given:
+    def of_text(text: str) -> InputFile:
         """Return it from `PATH` or `PATH:NAME`. Raises InputError."""
         path, colon, name = text.rpartition(":")
         if not colon or Path(text).exists():
@@ -61,12 +61,12 @@ class Given:
             raise InputError(f"--file {text}: may not be read by this user")
         if place.is_file():
             check_machine(place)
-        return Given(place, name)
+        return InputFile(place, name)
 
 
-def given_files(texts: Sequence[str]) -> list[Given]:
+def input_files(texts: Sequence[str]) -> list[InputFile]:
     """Return the files of several options --file. Raises InputError."""
-    files = [Given.of_text(text) for text in texts]
+    files = [InputFile.of_text(text) for text in texts]
     names = [file.name for file in files]
     for name in names:
         if names.count(name) > 1:
@@ -95,7 +95,7 @@ class Session:
 
 
 @contextmanager
-def run_directory(files: Sequence[Given]) -> Iterator[Path]:
+def run_directory(files: Sequence[InputFile]) -> Iterator[Path]:
     """Yield a directory for a run, with copies of the files; it is gone at the end."""
     place = Path(tempfile.mkdtemp(prefix="openbach-run-"))
     with removed_at_the_end(place):

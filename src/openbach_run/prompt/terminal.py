@@ -25,7 +25,7 @@ from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.paths import cache_directory
-from openbach_run.prompt.session import Given, limits, run_directory
+from openbach_run.prompt.session import InputFile, limits, run_directory
 from openbach_run.prompt.testbed import with_commands
 from openbach_run.results import run_files
 
@@ -267,7 +267,7 @@ def _raw(terminal: int) -> Iterator[None]:
 def live_testbed(
     engine: VirtualEngine,
     spec: Mapping[str, Any],
-    files: Sequence[Given],
+    files: Sequence[InputFile],
 ) -> Iterator[Live]:
     """Yield a testbed that is up, with the files that commands find; close it at the end."""
     with run_directory(files) as run_dir:

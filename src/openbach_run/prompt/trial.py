@@ -25,7 +25,7 @@ from openbach_run.prompt.environments import base_of, environment_of
 from openbach_run.prompt.session import (
     FILES,
     LEFT,
-    Given,
+    InputFile,
     Session,
     bring,
     left_files,
@@ -74,7 +74,7 @@ class Trial:
 
     server: Program
     client: Program
-    files: tuple[Given, ...] = ()
+    files: tuple[InputFile, ...] = ()
     payload_bytes: int = 0
     received: str | None = None
     """The name of the file that the client writes, or STDOUT."""

@@ -54,7 +54,7 @@ class Difference:
         return abs(self.here - self.there) / max(abs(self.here), abs(self.there))
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Return the difference in words: `the full buffer drops more (412 packets against 3)`."""
         greater, less = SHOWS.get(self.column, (self.words, self.words))
         shown = greater if self.here > self.there else less
@@ -65,7 +65,7 @@ class Difference:
 def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> str:
     """Return what the runs of two cells show besides the measure that is judged; "" for nothing."""
     carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
-    seen = [difference.told for difference in differences(cell, against, judged, declared)]
+    seen = [difference.in_words for difference in differences(cell, against, judged, declared)]
     seen += _repeated_in_vain(cell, against)
     if carried is not None and abs(carried - 1) > SAME / 4:
         amount = f"{100 * abs(carried - 1):.1f} % {'more' if carried > 1 else 'fewer'}"

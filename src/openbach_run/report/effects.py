@@ -72,7 +72,10 @@ def effects(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> li
 
 
 def differ(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool | None:
-    """Return whether two cells differ by more than a tie; None if that cannot be told."""
+    """Return True if two cells are shown to differ by more than a tie, and False if they are not.
+
+    Return None where they have too few seeds for either.
+    """
     ratio = measured_against(cell, other, measure)
     if ratio is None or ratio.seeds < MIN_SEEDS:
         return None

@@ -15,7 +15,7 @@ from operator import ne
 
 from openbach_run.report.cells import Cell
 from openbach_run.report.effects import widest_tie
-from openbach_run.report.page_model import CHOSEN, EQUIVALENT, USUAL, Block, PageOne, is_leased
+from openbach_run.report.page_model import CHOSEN, EQUIVALENT, USUAL, Block, PageOne, has_fixed_rate
 from openbach_run.report.recommendations import effort, has_idle_pep, is_candidate, is_in_clear
 
 Configuration = tuple[str, ...]
@@ -36,9 +36,14 @@ class Choice:
 
 
 @lru_cache(maxsize=16)  # most rules ask for them, and each block's take long
-def choices(page: PageOne, block: Block) -> list[Choice]:
-    """Return a choice for each control that reaches other cells than a narrower one."""
+def advice(page: PageOne, block: Block) -> list[Choice]:
+    """Return a choice for each control that reaches other cells than a narrower one.
+
+    There is none for a measure of which neither more nor less is better.
+    """
     advised: list[Choice] = []
+    if not block.is_ranked:
+        return advised
     reached: list[list[Cell]] = []
     fixed = [(), ("cc",), ("cc", "pep")]
     for names in reversed(fixed):
@@ -51,9 +56,17 @@ def choices(page: PageOne, block: Block) -> list[Choice]:
     return advised
 
 
+def advised_vpns(page: PageOne, block: Block) -> list[str]:
+    """Return the VPNs that the table names for a block, the narrowest control's first."""
+    vpns: list[str] = []
+    for choice in reversed(advice(page, block)):
+        vpns += choice.vpns
+    return list(dict.fromkeys(vpns))
+
+
 def _is_twice(block: Block, cell: Cell) -> bool:
     """Return whether a PEP does nothing in a cell, and the cell without it is there as well."""
-    return has_idle_pep(cell) and block.instead(cell, pep=USUAL["pep"]) is not None
+    return has_idle_pep(cell) and block.other(cell, pep=USUAL["pep"]) is not None
 
 
 def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | None:
@@ -62,7 +75,7 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
     every: dict[Configuration, list[Cell | None]] = {}
     for cell in within:
         name = tuple(cell.values.get(argument, "") for argument in CHOSEN)
-        is_plain = is_leased(cell) or is_in_clear(cell)
+        is_plain = has_fixed_rate(cell) or is_in_clear(cell)
         if name not in every and not is_plain and (name[-1] != USUAL["vpn"] or not is_vpn):
             every[name] = [_cell(block, name, wanted) for wanted in block.conditions]
     table = {}
@@ -102,7 +115,7 @@ def _is_shown_better(
 ) -> bool:
     """Return whether a configuration is shown to be better than another one under any condition."""
     pairs = zip(table[name], table[other], strict=True)
-    compared = [block.compare(here, there) for here, there in pairs if here is not there]
+    compared = [block.compare(cell, of_other) for cell, of_other in pairs if cell is not of_other]
     return any(comparison.is_better for comparison in compared if comparison)
 
 

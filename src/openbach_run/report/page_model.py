@@ -48,8 +48,8 @@ USUAL = {"cc": END_HOSTS, "pep": "none", "vpn": "none"}
 """Values where nobody has chosen anything."""
 OWN = "own"
 """The loss of a link that loses by itself: of a file, or of a satellite."""
-LEASED = "fixed:"
-"""Begins the control of a sender without one, which sends at a rate that it was given."""
+FIXED_RATE = "fixed:"
+"""Beginning of a congestion control that is none: the sender has a fixed rate (`fixed:10M`)."""
 EQUIVALENT = 1.05
 """Two configurations are equivalent where the whole interval lies within 5 %."""
 COSTLY = 1.1
@@ -96,8 +96,8 @@ KINDS = (
 class Comparison:
     """Two cells that differ in one thing that was chosen."""
 
-    here: Cell
-    there: Cell
+    cell: Cell
+    reference: Cell
     change: Estimate
     """Ratio of the first cell's measure to the other's."""
     is_worse: bool
@@ -140,14 +140,14 @@ class Block:
 
     @cached_property
     def tie(self) -> dict[str, float]:
-        """Return the ratio up to which two cells are a tie, by transport: what is equivalent is."""
+        """Return by transport the ratio up to which cells count as equal; at most EQUIVALENT."""
         every = ties(self.cells, self.measure)
         return {cc: min(tie, EQUIVALENT) for cc, tie in every.items()}
 
     @cached_property
     def effects(self) -> list[Effect]:
         """Return the effect of each argument that was swept, the largest first."""
-        cells = [cell for cell in self.cells if not is_leased(cell)]
+        cells = [cell for cell in self.cells if not has_fixed_rate(cell)]
         return effects(cells, self.measure, self.tie)
 
     @cached_property
@@ -215,9 +215,9 @@ class Block:
 
     def partner(self, cell: Cell, vpn: str) -> Cell | None:
         """Return the cell with another VPN and otherwise the same."""
-        return self.instead(cell, vpn=vpn)
+        return self.other(cell, vpn=vpn)
 
-    def instead(self, cell: Cell, **other: str) -> Cell | None:
+    def other(self, cell: Cell, **other: str) -> Cell | None:
         """Return the cell with other values of these arguments, and otherwise the same."""
         return self._by_values.get(_key({**cell.values, **other}))
 
@@ -235,23 +235,23 @@ class Block:
         below, above = (median, best) if self.is_more_better else (best, median)
         return above / below if below > 0 else float("inf") if above > below else 1.0
 
-    def compare(self, here: Cell | None, there: Cell | None) -> Comparison | None:
+    def compare(self, cell: Cell | None, reference: Cell | None) -> Comparison | None:
         """Return the comparison of two cells; None if there are too few seeds for one."""
-        ratio = measured_against(here, there, self.measure) if here and there else None
-        if not (here and there and ratio) or ratio.seeds < MIN_SEEDS:
+        ratio = measured_against(cell, reference, self.measure) if cell and reference else None
+        if not (cell and reference and ratio) or ratio.seeds < MIN_SEEDS:
             return None
-        more = bool(differ(here, there, self.measure, self.tie))
+        more = bool(differ(cell, reference, self.measure, self.tie))
         is_more, is_less = more and ratio.median > 1, more and ratio.median < 1
         if self.is_more_better:
             is_more, is_less = is_less, is_more
         within = ratio.lies_within(1 / EQUIVALENT, EQUIVALENT)
-        return Comparison(here, there, ratio, is_more, is_less, within is True)
+        return Comparison(cell, reference, ratio, is_more, is_less, within is True)
 
     def comparisons(self, name: str, value: str, other: str, **wanted: str) -> list[Comparison]:
         """Return the comparisons of cells with a value to those with another one."""
         comparisons = []
         for cell in self.of(**wanted, **{name: value}):
-            comparison = self.compare(cell, self.instead(cell, **{name: other}))
+            comparison = self.compare(cell, self.other(cell, **{name: other}))
             comparisons += [comparison] if comparison else []
         return comparisons
 
@@ -265,7 +265,7 @@ class Block:
         for pep in self.campaigns.distinct("pep", self.cells):
             pairs = self.comparisons("pep", pep, USUAL["pep"], vpn=USUAL["vpn"], **self.hosts)
             for pair in pairs if pep.partition(" ")[0] in BETWEEN_ENDS else ():
-                gain = self.badness(pair.there, self.median(pair.here))
+                gain = self.badness(pair.reference, self.median(pair.cell))
                 gains += [(gain, pep)] if pair.is_better else []
         return max(gains)[1]
 
@@ -335,7 +335,7 @@ class PageOne:
             if len(cells) != len(block.of(vpn=other)):
                 return False
             for cell in cells:
-                comparison = block.compare(cell, block.instead(cell, vpn=other))
+                comparison = block.compare(cell, block.other(cell, vpn=other))
                 if comparison is None or not comparison.is_equivalent:
                     return False
                 compared += 1
@@ -441,7 +441,7 @@ def _controls_of(stack: str) -> list[str]:
 def _with_vpn(values: Mapping[str, str], several: Iterable[str]) -> dict[str, str]:
     """Return values in which `vpn` has its own control and values: `openvpn_tcp cc_tunnel=bbr2`."""
     left = {name: value for name, value in values.items() if name != "cc_tunnel"}
-    if "vpn_values" in several or LEASED in values.get("vpn_values", ""):
+    if "vpn_values" in several or FIXED_RATE in values.get("vpn_values", ""):
         left.pop("vpn_values", None)
     if left.get("vpn", "none") == "none":
         return left
@@ -449,7 +449,7 @@ def _with_vpn(values: Mapping[str, str], several: Iterable[str]) -> dict[str, st
     carrier = carrier_of(left["vpn"])
     if (carrier in STREAMS and "cc_tunnel" in several) or (carrier is None and control != SAME):
         left["vpn"] += f" cc_tunnel={control}"
-    if own != "none" and ("vpn_values" in several or LEASED in own):
+    if own != "none" and ("vpn_values" in several or FIXED_RATE in own):
         left["vpn"] += "".join(f" vpn.{setting}" for setting in own.split(";"))
     return left
 
@@ -499,6 +499,6 @@ def _seeds(cell: Cell, measure: str) -> int:
     return estimate.seeds if estimate else 0
 
 
-def is_leased(cell: Cell) -> bool:
+def has_fixed_rate(cell: Cell) -> bool:
     """Return whether it sends without congestion control, at a rate that it was given."""
-    return any(LEASED in cell.values.get(name, "") for name in CHOSEN)
+    return any(FIXED_RATE in cell.values.get(name, "") for name in CHOSEN)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from openbach_run.report import page_rules as rules
 from openbach_run.report import page_words as words
 from openbach_run.report.cells import Cell, pairings
-from openbach_run.report.page_advice import Choice
+from openbach_run.report.page_advice import Choice, advice
 from openbach_run.report.page_model import CHOSEN, EQUIVALENT, OWN, Block, PageOne
 from openbach_run.report.words import said, value_of
 from openbach_run.results.tables import Table
@@ -40,7 +40,7 @@ def sentences(page: PageOne) -> list[str]:
 
 def use_table(page: PageOne) -> Table | None:
     """Return the table of page 1: what one controls, what to use, and the measure on each link."""
-    advised = [(block, choice) for block in page.blocks for choice in rules.advice(page, block)]
+    advised = [(block, choice) for block in page.blocks for choice in advice(page, block)]
     if not advised:
         return None
     blocks = list({id(block): block for block, _ in advised}.values())
@@ -48,7 +48,7 @@ def use_table(page: PageOne) -> Table | None:
     rows, columns = [], _columns(blocks[0]) if is_wide else ["medians"]
     for block, choice in advised:
         figures = _figures(block, choice, is_wide=is_wide)
-        row = [*_control(block, choice), *figures, _instead(block, choice)]
+        row = [*_control(block, choice), *figures, _worst_choice(block, choice)]
         rows.append([words.measure(block), *row] if len(page.blocks) > 1 else row)
     header = ["you control", "use", *columns, "the worst choice"]
     header = ["measure", *header] if len(page.blocks) > 1 else header
@@ -72,7 +72,7 @@ def link_table(page: PageOne) -> Table | None:
         several = block.conditions if len(block.conditions) > 1 else []
         for wanted in several:
             alone = replace(block, cells=block.of(**wanted))
-            for choice in rules.advice(page, alone):
+            for choice in advice(page, alone):
                 row = [words.measure(block), words.where(block, alone.cells[0], CHOSEN)]
                 figures = _figures(alone, choice, is_wide=False)
                 rows.append([*row, *_control(alone, choice), *figures])
@@ -92,7 +92,7 @@ def title(page: PageOne) -> str:
     return words.capital((sentence or text).partition(";")[0].rstrip("."))
 
 
-def _instead(block: Block, choice: Choice) -> str:
+def _worst_choice(block: Block, choice: Choice) -> str:
     """Return the worst configuration for a control, with its median where it is furthest off."""
     bad, good = max(
         zip(choice.worst, choice.cells, strict=True),

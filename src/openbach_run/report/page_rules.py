@@ -16,7 +16,7 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.report import page_words as words
 from openbach_run.report.cells import PARTS, SLOWEST, WORSE_MOS, Cell, parts_of
 from openbach_run.report.effects import Effect, differ, median_of
-from openbach_run.report.page_advice import Choice, choices
+from openbach_run.report.page_advice import advice, advised_vpns
 from openbach_run.report.page_model import (
     COSTLY,
     EQUIVALENT,
@@ -24,7 +24,7 @@ from openbach_run.report.page_model import (
     Block,
     Comparison,
     PageOne,
-    is_leased,
+    has_fixed_rate,
 )
 from openbach_run.report.page_words import say, where
 from openbach_run.report.recommendations import LEAST_TIE, has_idle_pep
@@ -43,7 +43,7 @@ MOST_VALUES = 6
 CLIFFS = REPOSITORY / "reports/templates/cliffs.yml"
 """File of the losses up to which controls are known to hold, by our own measurements."""
 LOST_PINGS = "ping_lost_pct"
-BESIDE = "background_goodput_mbps"
+BACKGROUND = "background_goodput_mbps"
 """The goodput of what is sent beside a call or a ping: a full link makes both slow."""
 SHOWN = 0.9
 """The part of comparisons that have to show that two VPNs are equivalent, for them to be close."""
@@ -60,8 +60,8 @@ def of_block(page: PageOne, block: Block) -> list[str]:
     if not block.is_claimed:
         return [head(block), no_claim(block)]
     rules: list[Callable[[PageOne, Block], str]] = [
-        behind_pep, decides, instead, pep_helps, pep_taken, costs, caveat, avoid, parts, lost_pings,
-        leased, no_advice, tails,
+        behind_pep, decides, better_transport, pep_helps, pep_taken, costs, caveat, avoid, parts,
+        lost_pings, leased, no_advice, tails,
     ]  # fmt: skip
     lines = [head(block)]
     for rule in rules:
@@ -173,7 +173,7 @@ def _along(block: Block, name: str, group: Sequence[Cell]) -> str:
     texts = []
     for cell in _in_order(block, name, group):
         text = f"{words.figure(block, block.median(cell))} {words.with_value(block, name, cell)}"
-        goodput = words.short(median_of(cell, BESIDE)) if cell.measured(BESIDE) else ""
+        goodput = words.short(median_of(cell, BACKGROUND)) if cell.measured(BACKGROUND) else ""
         texts.append(f"{text} (background: {goodput} Mbit/s)" if goodput else text)
     others = where(block, group[0], (name,))
     return f"{others}: {words.listed(texts)}" if others else words.listed(texts)
@@ -210,7 +210,7 @@ def _hardest(block: Block) -> dict[str, str]:
     return {"loss": block.losses[-1]} if block.losses else {}
 
 
-def instead(page: PageOne, block: Block) -> str:
+def better_transport(page: PageOne, block: Block) -> str:
     """Say which other transport is better where most is lost, without VPN and PEP."""
     if "cc" not in block.swept:
         return ""
@@ -243,15 +243,15 @@ def _sign(block: Block) -> int:
 def _transports(block: Block, own: Cell | None) -> list[Cell]:
     """Return the cells with another transport and otherwise the same."""
     every = block.campaigns.distinct("cc", block.cells)
-    cells = [block.instead(own, cc=cc) for cc in every if own and cc != own.values["cc"]]
-    return [cell for cell in cells if cell and not is_leased(cell)]
+    cells = [block.other(own, cc=cc) for cc in every if own and cc != own.values["cc"]]
+    return [cell for cell in cells if cell and not has_fixed_rate(cell)]
 
 
 def _over_losses(block: Block, link: dict[str, str], best: Cell, own: Cell) -> str:
     """Return the medians of two transports over all losses of a link."""
     parts = []
     for cell in (best, own):
-        every = [block.instead(cell, loss=loss) for loss in block.losses] or [cell]
+        every = [block.other(cell, loss=loss) for loss in block.losses] or [cell]
         parts.append(words.figure(block, *[block.median(cell) for cell in every if cell]))
     over = words.link_in_words(link, own.values)
     return f"{f'over {over} ' if over else ''}{parts[0]} instead of {parts[1]}"
@@ -276,7 +276,7 @@ def pep_helps(page: PageOne, block: Block) -> str:
     by_pep: dict[str, list[Comparison]] = {}
     for pep in block.campaigns.distinct("pep", block.cells):
         pairs = block.comparisons("pep", pep, USUAL["pep"], **block.hosts, **_hardest(block))
-        pairs = [pair for pair in pairs if not has_idle_pep(pair.here)]
+        pairs = [pair for pair in pairs if not has_idle_pep(pair.cell)]
         if pep != USUAL["pep"] and pairs:
             by_pep[pep] = pairs
     usual = words.transport(block.usual["cc"]) if "cc" in block.usual else "usual hosts"
@@ -325,10 +325,10 @@ def _changes(block: Block, pairs: Sequence[Comparison]) -> str:
     """Return comparisons one by one: `33 s with WireGuard instead of 480 s over GEO`."""
     parts = []
     for pair in sorted(pairs, key=lambda each: each.change.median ** _sign(block))[:MOST_VALUES]:
-        here, there = (words.figure(block, block.median(cell)) for cell in (pair.here, pair.there))
-        vpn = f" {words.with_value(block, 'vpn', pair.here)}" if "vpn" in block.swept else ""
-        link = where(block, pair.here, ("cc", "pep", "vpn", "loss"))
-        parts.append(f"{here}{vpn} instead of {there}{f' {link}' if link else ''}")
+        figure, reference = words.medians(block, pair)
+        vpn = f" {words.with_value(block, 'vpn', pair.cell)}" if "vpn" in block.swept else ""
+        link = where(block, pair.cell, ("cc", "pep", "vpn", "loss"))
+        parts.append(f"{figure}{vpn} instead of {reference}{f' {link}' if link else ''}")
     more = len(pairs) - MOST_VALUES
     return ", ".join(parts) + (f", and {more} more" if more > 0 else "")
 
@@ -339,12 +339,12 @@ def pep_taken(page: PageOne, block: Block) -> str:
     for pep in block.campaigns.distinct("pep", block.cells) if "pep" in block.swept else ():
         by_vpn: dict[str, str] = {}
         for bare in block.of(pep=pep, vpn=USUAL["vpn"]) if pep != USUAL["pep"] else ():
-            helps = block.compare(bare, block.instead(bare, pep=USUAL["pep"]))
+            helps = block.compare(bare, block.other(bare, pep=USUAL["pep"]))
             for vpn in page.vpns if helps and _gain(block, helps) >= COSTLY else ():
-                cell = block.instead(bare, vpn=vpn)
-                kept = block.compare(cell, block.instead(cell, pep=USUAL["pep"])) if cell else None
+                cell = block.other(bare, vpn=vpn)
+                kept = block.compare(cell, block.other(cell, pep=USUAL["pep"])) if cell else None
                 if cell and helps and kept and _is_taken(block, kept):
-                    by_vpn.setdefault(vpn, _with_and_without(block, vpn, kept, helps))
+                    by_vpn.setdefault(vpn, words.with_and_without(block, vpn, kept, helps))
         if by_vpn:
             told = next(iter(by_vpn.values()))
             texts.append(say("taken", vpns=words.some(list(by_vpn)), pep=_position(pep), told=told))
@@ -354,15 +354,6 @@ def pep_taken(page: PageOne, block: Block) -> str:
 def _is_taken(block: Block, kept: Comparison) -> bool:
     """Return whether a PEP's gain without VPN is shown to be gone with one."""
     return kept.is_worse or (kept.is_equivalent and _gain(block, kept) <= LEAST_TIE)
-
-
-def _with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison) -> str:
-    """Return what a PEP changes with a VPN and without: `494 s instead of 494 s with WireGuard`."""
-    cells = kept.here, kept.there, helps.here, helps.there
-    figures = [words.figure(block, block.median(cell)) for cell in cells]
-    place = where(block, kept.here, ("pep", "vpn"))
-    text = f"{figures[0]} instead of {figures[1]} with {named(vpn)}, {figures[2]} instead of"
-    return f"{text} {figures[3]} without VPN{f', {place}' if place else ''}"
 
 
 def _equivalent(group: Sequence[str]) -> str:
@@ -409,9 +400,9 @@ def behind_pep(page: PageOne, block: Block) -> str:
     texts = []
     worst_first = sorted(pairs, key=lambda pair: -(pair.change.median ** _sign(block)))
     for pair in worst_first[:MOST_TOLD]:
-        here, there = (words.figure(block, block.median(cell)) for cell in (pair.here, pair.there))
-        text = f"{here} with {named(best)} instead of {there} without VPN"
-        place = where(block, pair.here, ("cc", "pep", "vpn"))
+        figure, reference = words.medians(block, pair)
+        text = f"{figure} with {named(best)} instead of {reference} without VPN"
+        place = where(block, pair.cell, ("cc", "pep", "vpn"))
         texts.append(f"{text} ({words.percent(pair.change)}){f', {place}' if place else ''}")
     measure = words.measure(block)
     return say("behind", pep=_position(pep), measure=measure, told="; ".join(texts))
@@ -434,7 +425,7 @@ def costs(page: PageOne, block: Block) -> str:
     by_vpn = {}
     for vpn in page.vpns:
         pairs = block.comparisons("vpn", vpn, USUAL["vpn"], **least, **pep, **_hosts(block))
-        by_vpn[vpn] = [pair for pair in pairs if not is_leased(pair.here)]
+        by_vpn[vpn] = [pair for pair in pairs if not has_fixed_rate(pair.cell)]
     known = [vpn for vpn, pairs in by_vpn.items() if pairs]
     tie = 1 / LEAST_TIE, LEAST_TIE
     if all(pair.change.lies_within(*tie) for pair in chain(*by_vpn.values())):
@@ -444,8 +435,8 @@ def costs(page: PageOne, block: Block) -> str:
     vpns = [vpn for vpn in page.alike(best) if vpn in known]
     by_hosts: dict[str, list[Comparison]] = {}
     for pair in chain.from_iterable(by_vpn[vpn] for vpn in vpns):
-        link = where(block, pair.here, ("cc", "pep", "vpn", "loss")) if _access(block) else ""
-        transport = pair.here.values.get("cc", "") if block.kind.is_of_tcp else ""
+        link = where(block, pair.cell, ("cc", "pep", "vpn", "loss")) if _has_access(block) else ""
+        transport = pair.cell.values.get("cc", "") if block.kind.is_of_tcp else ""
         key = ", ".join(filter(None, (transport and words.transport(transport), link)))
         by_hosts.setdefault(key, []).append(pair)
     texts = []
@@ -465,10 +456,10 @@ def costs(page: PageOne, block: Block) -> str:
 
 def _hosts(block: Block) -> dict[str, str]:
     """Return the usual hosts where each link has a figure of its own, which is enough to tell."""
-    return block.hosts if _access(block) else {}
+    return block.hosts if _has_access(block) else {}
 
 
-def _access(block: Block) -> bool:
+def _has_access(block: Block) -> bool:
     return any("access" in link for link in block.links)
 
 
@@ -485,7 +476,7 @@ def avoid(page: PageOne, block: Block) -> str:
                 bad += [pair for pair in compared if _is_bad(block, pair)]
         if bad:
             worst = max(bad, key=lambda pair: _least(block, pair))
-            sentences.append((_least(block, worst), f"{named(vpn)}: {_beside(block, worst)}"))
+            sentences.append((_least(block, worst), f"{named(vpn)}: {words.beside(block, worst)}"))
     sentences.sort(key=lambda sentence: -sentence[0])
     more = len(sentences) - MOST_TOLD
     texts = [text for _, text in sentences[:MOST_TOLD]]
@@ -495,18 +486,9 @@ def avoid(page: PageOne, block: Block) -> str:
 
 def _is_bad(block: Block, pair: Comparison) -> bool:
     """Return whether a VPN is much worse than another one, and than none: else that one is good."""
-    bare = block.compare(pair.here, block.instead(pair.here, vpn=USUAL["vpn"]))
+    bare = block.compare(pair.cell, block.other(pair.cell, vpn=USUAL["vpn"]))
     is_cost = bare is None or (bare.is_worse and _least(block, bare) >= COSTLY)
     return pair.is_worse and _least(block, pair) >= COSTLY and is_cost
-
-
-def _beside(block: Block, pair: Comparison) -> str:
-    """Return two VPNs' medians: `46 s instead of 34 s with WireGuard (+34 %), over GEO`."""
-    here, there = (words.figure(block, block.median(cell)) for cell in (pair.here, pair.there))
-    other = named(pair.there.values["vpn"])
-    words_where = where(block, pair.here, ("vpn",))
-    text = f"{here} instead of {there} with {other} ({words.percent(pair.change)})"
-    return f"{text}, {words_where}" if words_where else text
 
 
 def caveat(page: PageOne, block: Block) -> str:
@@ -514,14 +496,14 @@ def caveat(page: PageOne, block: Block) -> str:
     pairs: list[Comparison] = []
     for choice in advice(page, block)[-1:]:
         for cell, vpn in product(choice.cells, page.vpns):
-            pair = block.compare(cell, block.instead(cell, vpn=vpn))
+            pair = block.compare(cell, block.other(cell, vpn=vpn))
             is_bad = pair and pair.is_worse and _least(block, pair) >= COSTLY
-            if pair and is_bad and not is_leased(pair.there):
+            if pair and is_bad and not has_fixed_rate(pair.reference):
                 pairs.append(pair)
     if not pairs:
         return ""
     worst = max(pairs, key=lambda pair: _least(block, pair))
-    return say("caveat", vpn=named(worst.here.values["vpn"]), told=_beside(block, worst))
+    return say("caveat", vpn=named(worst.cell.values["vpn"]), told=words.beside(block, worst))
 
 
 def _least(block: Block, pair: Comparison) -> float:
@@ -536,19 +518,6 @@ def _gain(block: Block, pair: Comparison) -> float:
     if block.is_more_better:
         return pair.change.low or 0.0
     return 1 / pair.change.high if pair.change.high else 0.0
-
-
-def advised_vpns(page: PageOne, block: Block) -> list[str]:
-    """Return the VPNs that the table names for a block, the narrowest control's first."""
-    vpns: list[str] = []
-    for choice in reversed(advice(page, block)):
-        vpns += choice.vpns
-    return list(dict.fromkeys(vpns))
-
-
-def advice(page: PageOne, block: Block) -> list[Choice]:
-    """Return what to use, by what one controls; nothing for a measure that is neither."""
-    return choices(page, block) if block.is_ranked else []
 
 
 def tails(page: PageOne, block: Block) -> str:
@@ -602,7 +571,7 @@ def lost_pings(page: PageOne, block: Block) -> str:
 
 def leased(page: PageOne, block: Block) -> str:
     """Say what senders without congestion control do, which are no advice."""
-    cells = [cell for cell in block.cells if is_leased(cell)]
+    cells = [cell for cell in block.cells if has_fixed_rate(cell)]
     if not cells:
         return ""
     best = min(cells, key=lambda cell: block.median(cell) ** _sign(block))

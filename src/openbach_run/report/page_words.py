@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from openbach_jobs.presets import ASSIGNED
 from openbach_run.report.cells import Cell, is_numeral
-from openbach_run.report.page_model import CHOSEN, OWN, Block
+from openbach_run.report.page_model import CHOSEN, OWN, Block, Comparison
 from openbach_run.report.words import (
     ACCESS,
     access_in_words,
@@ -204,6 +204,29 @@ def measure(block: Block) -> str:
 def figure(block: Block, *values: float) -> str:
     """Return values, or the least and the greatest of them, with their unit: `27 to 30 s`."""
     return f"{span(values)} {block.of_measure.unit}".rstrip()
+
+
+def medians(block: Block, pair: Comparison) -> list[str]:
+    """Return the medians of a comparison's two cells in words."""
+    return [figure(block, block.median(cell)) for cell in (pair.cell, pair.reference)]
+
+
+def with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison) -> str:
+    """Return what a PEP changes with a VPN and without: `494 s instead of 494 s with WireGuard`."""
+    cells = kept.cell, kept.reference, helps.cell, helps.reference
+    figures = [figure(block, block.median(cell)) for cell in cells]
+    link = where(block, kept.cell, ("pep", "vpn"))
+    text = f"{figures[0]} instead of {figures[1]} with {named(vpn)}, {figures[2]} instead of"
+    return f"{text} {figures[3]} without VPN{f', {link}' if link else ''}"
+
+
+def beside(block: Block, pair: Comparison) -> str:
+    """Return two VPNs' medians: `46 s instead of 34 s with WireGuard (+34 %), over GEO`."""
+    figures = medians(block, pair)
+    other = named(pair.reference.values["vpn"])
+    link = where(block, pair.cell, ("vpn",))
+    text = f"{figures[0]} instead of {figures[1]} with {other} ({percent(pair.change)})"
+    return f"{text}, {link}" if link else text
 
 
 def changes(ratios: Sequence[Estimate]) -> str:

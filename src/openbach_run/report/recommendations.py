@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cells may be recommended, which of them is simpler, and up to what they are a tie."""
+"""Which cells may be recommended, which of them is simpler, and which times count as equal."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from openbach_run.report.cells import Cell, Partners, measured_against
 from openbach_run.results.seeds import MIN_SEEDS
 
 LEAST_TIE = 1.01
-"""Two configurations are equivalent at least up to this ratio of their times."""
+"""Two cells count as equal at least up to this ratio of their times."""
 STREAMS = ("TCP", "MPTCP", "TLS")
-"""Carriers of tunnels that a proxy between the tunnel's ends can split."""
+"""Carriers of tunnels that a PEP between the tunnel's ends can split."""
 BETWEEN_ENDS = ("A", "A_double")
-"""Positions of the proxy between the tunnel's ends."""
+"""Positions of the PEP between the tunnel's ends."""
 
 END_HOSTS = "cubic"
 """The congestion control of end hosts that nobody has changed."""
 
 
 def ties(cells: Sequence[Cell], measure: str) -> dict[str, float]:
-    """Return by congestion control up to which ratio two cells are equivalent.
+    """Return by congestion control up to which ratio two cells count as equal.
 
-    A proxy between the ends of a tunnel that it cannot split does nothing, so the cells with and
+    A PEP between the ends of a tunnel that it cannot split does nothing, so the cells with and
     without it are one configuration measured twice. The tie is the largest change of the median
     that such a pair shows, and at least LEAST_TIE.
     """

@@ -37,7 +37,7 @@ from openbach_run.web.guard import Guard, TooLarge, too_large
 from openbach_run.web.index import Index
 from openbach_run.web.launcher import Launcher, MakeEngine
 from openbach_run.web.platform import Platform
-from openbach_run.web.render import STATIC, told, wants_page
+from openbach_run.web.render import STATIC, error_page, wants_page
 from openbach_run.web.sessions import Sessions, TooMany, Tries
 from openbach_run.web.shared_work import Once
 from openbach_run.web.store import Database
@@ -136,7 +136,7 @@ def _refused(request: Request, error: Exception) -> Response:
     """Return a refusal as a page or as JSON."""
     assert isinstance(error, Refusal)
     if wants_page(request):
-        return told(request, error.status, str(error))
+        return error_page(request, error.status, str(error))
     return Json(error.answer, error.status)
 
 
@@ -144,7 +144,7 @@ def _no_route(request: Request, error: Exception) -> Response:
     """Return the answer to an address that there is not."""
     assert isinstance(error, HTTPException)
     if wants_page(request):
-        return told(request, error.status_code, f"There is no page {request.url.path}")
+        return error_page(request, error.status_code, f"There is no page {request.url.path}")
     words = f"{request.method} {request.url.path}: {error.detail}"
     return JSONResponse({"error": words}, error.status_code)
 
@@ -152,7 +152,7 @@ def _no_route(request: Request, error: Exception) -> Response:
 def _said(request: Request, status: int, words: str, **more: str) -> Response:
     """Return an error as a page for a browser, and as JSON for any other client."""
     if wants_page(request):
-        return told(request, status, words)
+        return error_page(request, status, words)
     return Json({"error": words, **more}, status)
 
 

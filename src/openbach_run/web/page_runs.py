@@ -86,7 +86,7 @@ def job(folder: str, name: str, number: int, request: Request, services: With) -
 
 
 @router.get("/page/run/{folder}/{name}/events")
-def told(folder: str, name: str, request: Request, services: With) -> Response:
+def events_page(folder: str, name: str, request: Request, services: With) -> Response:
     """Show the events of a run; with `part` in the address the last ones, the latest first."""
     run = find_run(services, folder, name)
     try:

@@ -112,7 +112,7 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
-def told(request: Request, status: int, words: str) -> HTMLResponse:
+def error_page(request: Request, status: int, words: str) -> HTMLResponse:
     """Return a page that says what is wrong."""
     titles = {403: "Not allowed", 404: "Not found", 422: "This cannot be done"}
     title = titles.get(status, "It did not work")

@@ -21,9 +21,9 @@ import numpy as np
 from openbach_jobs.link_file import LinkFileError, near
 from satlink.measured import (
     GAP_INTERVALS,
-    Given,
     Measured,
     Numbers,
+    Options,
     Probes,
     Series,
     one_after_the_other,
@@ -158,15 +158,15 @@ def is_table(lines: Sequence[str]) -> bool:
     )
 
 
-def read(path: Path, text: str, given: Given) -> Measured:
+def read(path: Path, text: str, options: Options) -> Measured:
     """Return what a CSV file says. Raises LinkFileError."""
     table = _table(path, text)
-    table = _only(path, table, given)
+    table = _only(path, table, options)
     time, known = _roles(path, table.columns)
     times_s, start_unix_s, assumed = _times_s(path, table, time)
     assumed = table.assumed + assumed
     used = [name for name, column in known.items() if column.is_used]
-    if used and given.take_throughput:
+    if used and options.take_throughput:
         assumed.append("the rate of the link is the throughput that was used")
     elif used:
         known = {name: column for name, column in known.items() if not column.is_used}
@@ -184,8 +184,8 @@ def read(path: Path, text: str, given: Given) -> Measured:
     kinds = {column.quantity for column in known.values()}
     values = {name: _values(path, table, name, column) for name, column in known.items()}
     if "rtt_ms" in kinds and "loss_pct" not in kinds:
-        return _of_probes(path, table, known, values, times_s, start_unix_s, assumed, given)
-    return _of_whiles(path, known, values, times_s, start_unix_s, assumed, given)
+        return _of_probes(path, table, known, values, times_s, start_unix_s, assumed, options)
+    return _of_whiles(path, known, values, times_s, start_unix_s, assumed, options)
 
 
 def _of_whiles(
@@ -195,13 +195,13 @@ def _of_whiles(
     times_s: Numbers,
     start_unix_s: float | None,
     assumed: list[str],
-    given: Given,
+    options: Options,
 ) -> Measured:
     """Return series: a row holds until the next one."""
     order = np.argsort(times_s, kind="stable")
     if np.any(np.diff(times_s) < 0):
         assumed.append("times go back: the rows are in the order of their times")
-    shorter_s, gaps = without_gaps(times_s[order], given.whole_minutes)
+    shorter_s, gaps = without_gaps(times_s[order], options.whole_minutes)
     assumed += gaps
     shorter_s = shorter_s - shorter_s[0]
     series = []
@@ -225,7 +225,7 @@ def _of_whiles(
         assumed.append("each direction has half of the round-trip time, and loses the same")
     steps_s = np.diff(shorter_s)
     step_s = float(np.median(steps_s[steps_s > 0])) if np.any(steps_s > 0) else 1.0
-    start = None if gaps and not given.whole_minutes else start_unix_s
+    start = None if gaps and not options.whole_minutes else start_unix_s
     end_s = float(shorter_s[-1]) + step_s
     return Measured(None, _checked_twice(path, series), end_s, assumed, start)
 
@@ -245,7 +245,7 @@ def _of_probes(
     times_s: Numbers,
     start_unix_s: float | None,
     assumed: list[str],
-    given: Given,
+    options: Options,
 ) -> Measured:
     """Return probes, and one-way delays if the file has these."""
     rtts = [name for name, column in known.items() if column.quantity == "rtt_ms"]
@@ -256,7 +256,7 @@ def _of_probes(
         raise LinkFileError(path, "no round-trip time in it: every probe was lost")
     if np.isnan(rtts_ms).any():
         assumed.append(f"an empty {rtts[0]} is a probe that was lost")
-    if given.times_of_answers:
+    if options.times_of_answers:
         times_s = times_s - np.nan_to_num(rtts_ms) / 1000
         start_unix_s = None if start_unix_s is None else start_unix_s + float(times_s.min())
         assumed.append("a probe was sent one round-trip time before its time")
@@ -273,7 +273,7 @@ def _of_probes(
         backwards = backwards or bool(np.any(np.diff(mine_s) < 0))
         part = probes_of(mine_s, rtts_ms[start:end])
         if not np.isnan(rtts_ms).any():
-            part = _with_gaps(part, given, assumed)
+            part = _with_gaps(part, options, assumed)
         shifted_s[start:end] = mine_s - mine_s.min() + begin_s
         begin_s += part.end_s
         parts.append(part)
@@ -295,17 +295,17 @@ def _of_probes(
     return Measured(probes, _checked_twice(path, series), probes.end_s, assumed, start_unix_s)
 
 
-def _with_gaps(probes: Probes, given: Given, assumed: list[str]) -> Probes:
+def _with_gaps(probes: Probes, options: Options, assumed: list[str]) -> Probes:
     """Return probes of a file in which none is lost, its gaps filled if the user wants that."""
     filled, gaps, gaps_s = with_gaps_lost(probes)
     if not gaps:
         return probes
-    what = "lost probes" if given.gaps_are_lost else "no loss (--gaps-are-lost)"
+    what = "lost probes" if options.gaps_are_lost else "no loss (--gaps-are-lost)"
     assumed.append(
         f"no probe is marked as lost; {gaps} gaps of more than {GAP_INTERVALS:g} intervals,"
         f" {gaps_s:.3g} s together, are taken for {what}"
     )
-    return filled if given.gaps_are_lost else probes
+    return filled if options.gaps_are_lost else probes
 
 
 def _known(times_s: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
@@ -421,10 +421,10 @@ def _table(path: Path, text: str) -> _Table:
     return _Table(columns, by_column, lines, starts, assumed)
 
 
-def _only(path: Path, table: _Table, given: Given) -> _Table:
+def _only(path: Path, table: _Table, options: Options) -> _Table:
     """Return the rows in which the columns have the values that the user wants."""
     keep = np.ones(len(table.lines), dtype=bool)
-    for name, wanted in given.only:
+    for name, wanted in options.only:
         if name not in table.cells:
             reason = f"no such column; there are {', '.join(table.columns)}"
             raise LinkFileError(path, f"--only {name}: {reason}")
@@ -434,7 +434,7 @@ def _only(path: Path, table: _Table, given: Given) -> _Table:
             reason = f"no row has it; there are {', '.join(values[:10])}"
             raise LinkFileError(path, f"--only {name}={wanted}: {reason}")
         keep &= rows
-    if not given.only:
+    if not options.only:
         return table
     if not keep.any():
         raise LinkFileError(path, "no row has all the values of --only")

@@ -19,8 +19,8 @@ from openbach_jobs.link_file import LinkFileError
 from satlink.formats.columns import is_heading
 from satlink.measured import (
     USUAL_INTERVAL_S,
-    Given,
     Measured,
+    Options,
     Probes,
     number_of,
     one_after_the_other,
@@ -120,23 +120,23 @@ class Run:
         return float(np.nanmin(np.array(self.at_s) - np.array(self.rtts_ms) / 1000))
 
 
-def read(path: Path, text: str, given: Given) -> Measured:
+def read(path: Path, text: str, options: Options) -> Measured:
     """Return the probes of ping of Linux, busybox, macOS or BSD. Raises LinkFileError."""
     runs, assumed = _runs(path, text)
     _refuse_overlaps(path, runs)
-    return _measured(path, runs, given, assumed)
+    return _measured(path, runs, options, assumed)
 
 
-def _measured(path: Path, runs: list[Run], given: Given, assumed: list[str]) -> Measured:
+def _measured(path: Path, runs: list[Run], options: Options, assumed: list[str]) -> Measured:
     runs = [run for run in runs if run.numbers or run.sent]
     if not any(run.numbers for run in runs):
         raise LinkFileError(path, "no answer in it, so no round-trip time")
     assumed += several(runs, "runs of ping")
-    if not given.interval_s and any(not run.is_dated and not run.period_s() for run in runs):
+    if not options.interval_s and any(not run.is_dated and not run.period_s() for run in runs):
         assumed.append(
             f"ping has not written when it sent: a probe each {USUAL_INTERVAL_S:g} s (--interval-s)"
         )
-    probes = one_after_the_other([sent_by(path, run, given.interval_s) for run in runs])
+    probes = one_after_the_other([sent_by(path, run, options.interval_s) for run in runs])
     start = runs[0].start_unix_s() if len(runs) == 1 else None
     return Measured(probes, (), probes.end_s, assumed, start)
 
@@ -287,7 +287,7 @@ def _refuse_overlaps(path: Path, runs: list[Run]) -> None:
             raise LinkFileError(path, reason)
 
 
-def read_windows(path: Path, text: str, given: Given) -> Measured:
+def read_windows(path: Path, text: str, options: Options) -> Measured:
     """Return the probes of ping of Windows, in English, German, French or Spanish.
 
     Raises LinkFileError.
@@ -312,10 +312,10 @@ def read_windows(path: Path, text: str, given: Given) -> Measured:
     runs = [run for run in runs if run]
     if not runs or all(np.isnan(run).all() for run in runs):
         raise LinkFileError(path, "no answer in it, so no round-trip time")
-    interval_s = given.interval_s or USUAL_INTERVAL_S
+    interval_s = options.interval_s or USUAL_INTERVAL_S
     any_lost = any(np.isnan(run).any() for run in runs)
     assumed = unknown.said()
-    if not given.interval_s:
+    if not options.interval_s:
         waits = f", and {WINDOWS_TIMEOUT_S:g} s after one that was lost" if any_lost else ""
         assumed.append(
             f"ping of Windows does not write when it sent: a probe each {interval_s:g} s{waits}"
@@ -326,19 +326,19 @@ def read_windows(path: Path, text: str, given: Given) -> Measured:
     for run in runs:
         rtts_ms = np.array(run)
         waits_s = np.full(len(run), interval_s)
-        if not given.interval_s:
+        if not options.interval_s:
             waits_s[np.isnan(rtts_ms)] = WINDOWS_TIMEOUT_S
         parts.append(probes_of(np.cumsum(waits_s) - waits_s, rtts_ms))
     probes = one_after_the_other(parts)
     return Measured(probes, (), probes.end_s, assumed)
 
 
-def read_fping(path: Path, text: str, given: Given) -> Measured:
+def read_fping(path: Path, text: str, options: Options) -> Measured:
     """Return the probes of fping with -c, -l or -C, of one target. Raises LinkFileError."""
     of_target: dict[str, Run] = {}
     rows: dict[str, list[float]] = {}
     unknown = _Unknown()
-    wanted = dict(given.only).get("target")
+    wanted = dict(options.only).get("target")
     for line_number, line, is_last in _numbered(text):
         if match := FPING.match(line):
             at_text, target, number, rtt_text = match.groups()
@@ -379,4 +379,4 @@ def read_fping(path: Path, text: str, given: Given) -> Measured:
             run.unanswered = number
             if not np.isnan(rtt_ms):
                 run.add(number, np.nan, rtt_ms)
-    return _measured(path, [of_target[target]], given, unknown.said())
+    return _measured(path, [of_target[target]], options, unknown.said())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
-from satlink.measured import Given, Measured, Series, number_of, shown
+from satlink.measured import Measured, Options, Series, number_of, shown
 
 IPERF = re.compile(
     r"\[ *(\d+|SUM)\](?:\[(TX|RX)-\w\])? +([\d.]+) *- *([\d.]+) +sec +[\d.]+ +[KMGT]?i?Bytes"
@@ -138,7 +138,7 @@ class _Runs:
         return self.intervals
 
 
-def read_iperf(path: Path, text: str, given: Given) -> Measured:
+def read_iperf(path: Path, text: str, options: Options) -> Measured:
     """Return the rate of each interval that iperf or iperf3 printed. Raises LinkFileError.
 
     Of several streams their sum counts. What the client sends is the return direction.
@@ -169,7 +169,7 @@ def read_iperf(path: Path, text: str, given: Given) -> Measured:
     return rates.measured(path, assumed)
 
 
-def read_nuttcp(path: Path, text: str, given: Given) -> Measured:
+def read_nuttcp(path: Path, text: str, options: Options) -> Measured:
     """Return the rate of each interval that nuttcp printed. Raises LinkFileError.
 
     Its lines say whether the side that printed them receives (nuttcp-r) or transmits (nuttcp-t).

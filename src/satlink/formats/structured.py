@@ -24,9 +24,9 @@ from satlink.measured import (
     LOST,
     LOST_FORWARD,
     LOST_RETURN,
-    Given,
     Measured,
     Numbers,
+    Options,
     Probes,
     Series,
     one_after_the_other,
@@ -46,14 +46,14 @@ UNDERSTOOD = (
 PROBLEMS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 
 
-def read(path: Path, text: str, given: Given) -> Measured:
+def read(path: Path, text: str, options: Options) -> Measured:
     """Return what a JSON file says. Raises LinkFileError."""
     documents = _documents(path, text)
     first = documents[0]
     for name, (is_it, reader) in READERS.items():
         if is_it(first):
             try:
-                return replace(reader(path, documents, given), format=name)
+                return replace(reader(path, documents, options), format=name)
             except LinkFileError:
                 raise
             except PROBLEMS as error:
@@ -111,7 +111,7 @@ def _is_irtt(document: Mapping[str, Any]) -> bool:
     return "round_trips" in document
 
 
-def _irtt(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+def _irtt(path: Path, documents: Sequence[Any], options: Options) -> Measured:
     """Return the probes of `irtt client -o`."""
     _unlike(path, documents, "irtt")
     runs = [_irtt_run(document["round_trips"]) for document in documents]
@@ -142,7 +142,7 @@ def _is_iperf3(document: Mapping[str, Any]) -> bool:
     )
 
 
-def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+def _iperf3(path: Path, documents: Sequence[Any], options: Options) -> Measured:
     """Return the rates of each interval of `iperf3 --json` or `--json-stream`."""
     _unlike(path, documents, "iperf3")
     is_stream = "event" in documents[0]
@@ -204,10 +204,10 @@ def _is_atlas(document: Mapping[str, Any]) -> bool:
     return "prb_id" in document or ("msm_id" in document and "result" in document)
 
 
-def _atlas(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+def _atlas(path: Path, documents: Sequence[Any], options: Options) -> Measured:
     """Return the probes of results of type ping of RIPE Atlas, of one of its probes."""
     _unlike(path, documents, "RIPE Atlas")
-    wanted = dict(given.only)
+    wanted = dict(options.only)
     for name in ("prb_id", "msm_id"):
         values = list(dict.fromkeys(str(document.get(name)) for document in documents))
         if name in wanted:
@@ -263,7 +263,7 @@ def _is_dish(document: Mapping[str, Any]) -> bool:
     return "popPingLatencyMs" in history or "pop_ping_latency_ms" in history
 
 
-def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+def _dish(path: Path, documents: Sequence[Any], options: Options) -> Measured:
     """Return delay and loss of each second of the dish's history (get_history)."""
     if len(documents) > 1:
         raise LinkFileError(path, f"{len(documents)} documents: give a file with one history")
@@ -297,9 +297,9 @@ def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     ]
     throughputs = {"downlinkThroughputBps": "forward", "uplinkThroughputBps": "return"}
     for name, direction in throughputs.items():
-        if given.take_throughput and columns[name] is not None:
+        if options.take_throughput and columns[name] is not None:
             series.append(Series("rate_bps", direction, times_s, _floats(columns[name])[order]))
-    if given.take_throughput:
+    if options.take_throughput:
         assumed.append("the rate of the link is the throughput that was used")
     else:
         assumed.append(
@@ -329,7 +329,7 @@ def _is_flent(document: Mapping[str, Any]) -> bool:
     return "x_values" in document and "results" in document
 
 
-def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+def _flent(path: Path, documents: Sequence[Any], options: Options) -> Measured:
     """Return ping and throughput of a data file of flent."""
     if len(documents) > 1:
         raise LinkFileError(path, f"{len(documents)} documents: give a file with one test")
@@ -345,7 +345,7 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     series = []
     assumed = []
     step_s = float(np.median(np.diff(times_s)))
-    ping = _ping(path, results, dict(given.only).get("ping"))
+    ping = _ping(path, results, dict(options.only).get("ping"))
     raw = document.get("raw_values", {}).get(ping or "VoIP", [])
     is_one_way = any("size" in answer for answer in raw)
     probes = _flent_probes(path, raw, is_one_way)
@@ -446,7 +446,7 @@ def _unix_s(text: str) -> float | None:
         return None
 
 
-Reader = Callable[[Path, Sequence[Any], Given], Measured]
+Reader = Callable[[Path, Sequence[Any], Options], Measured]
 READERS: dict[str, tuple[Callable[[Mapping[str, Any]], bool], Reader]] = {
     "irtt": (_is_irtt, _irtt),
     "iperf3": (_is_iperf3, _iperf3),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from openbach_jobs.link_file import LinkFileError
 from satlink.formats import columns, ping, rates, stamped, structured, traces
-from satlink.measured import Given, Measured, content, text_of
+from satlink.measured import Measured, Options, content, text_of
 
 HEAD_LINES = 50
 JSON = re.compile(r"\s*[{\[]\s*(?:[\"{}\[\]]|-?[\d.]+\s*,|$)")
@@ -33,7 +33,7 @@ class Format(NamedTuple):
 
     name: str
     is_it: Callable[[Head], bool]
-    read: Callable[[Path, str, Given], Measured]
+    read: Callable[[Path, str, Options], Measured]
 
 
 def _is_json(head: Head) -> bool:
@@ -73,7 +73,7 @@ KNOWN = (
 )
 
 
-def read(path: Path, given: Given) -> Measured:
+def read(path: Path, options: Options) -> Measured:
     """Return what a file of any known format says. Raises LinkFileError."""
     text = text_of(content(path))
     if not text.strip():
@@ -92,14 +92,14 @@ def read(path: Path, given: Given) -> Measured:
         format_ = _format(_head(without.bare), TEXTS)
         if format_ is not None:
             is_dated = format_.read in (ping.read, ping.read_fping)
-            measured = format_.read(path, without.dated if is_dated else without.bare, given)
+            measured = format_.read(path, without.dated if is_dated else without.bare, options)
             _refuse_nothing(path, measured)
             assumed = [*measured.assumed, *(without.assumed if is_dated else [])]
             return replace(measured, format=format_.name, assumed=assumed)
     format_ = _format(head, FORMATS)
     if format_ is None:
         raise LinkFileError(path, f"no round-trip time in it that is understood; known are {KNOWN}")
-    measured = format_.read(path, text, given)
+    measured = format_.read(path, text, options)
     _refuse_nothing(path, measured)
     return replace(measured, format=measured.format or format_.name)
 

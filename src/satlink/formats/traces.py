@@ -10,7 +10,7 @@ import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
 from satlink import mahimahi, opensand
-from satlink.measured import Given, Measured, Numbers, Series, shown
+from satlink.measured import Measured, Numbers, Options, Series, shown
 
 FEW = 0.001
 """The share of steps back, below which times that go back are a mistake in a mahimahi trace."""
@@ -37,7 +37,7 @@ def _is_number(line: str) -> bool:
     return True
 
 
-def read(path: Path, text: str, given: Given) -> Measured:
+def read(path: Path, text: str, options: Options) -> Measured:
     """Return a trace of one number in a line: of mahimahi if the numbers only rise, else delays.
 
     Raises LinkFileError.
@@ -57,8 +57,8 @@ def read(path: Path, text: str, given: Given) -> Measured:
                 " (a trace of mahimahi)",
                 line,
             )
-        return _mahimahi(path, values, given)
-    return _delays(values, given)
+        return _mahimahi(path, values, options)
+    return _delays(values, options)
 
 
 def _numbers(path: Path, text: str) -> Numbers:
@@ -87,48 +87,48 @@ def _line_of(text: str, place: int) -> int:
     return 0
 
 
-def _mahimahi(path: Path, values: Numbers, given: Given) -> Measured:
+def _mahimahi(path: Path, values: Numbers, options: Options) -> Measured:
     """Return the rates of a trace of mahimahi."""
     if values[-1] < 1:
         raise LinkFileError(path, "no packet after 0 ms: a trace needs a length")
     period_ms = int(values[-1])
-    if period_ms / given.bin_ms > 1e7:
-        raise LinkFileError(path, f"{period_ms} ms: too long for bins of {given.bin_ms} ms")
-    rates_bps = mahimahi.binned_bps(values.astype(np.int64), given.bin_ms)
-    times_s = np.arange(len(rates_bps)) * given.bin_ms / 1000
+    if period_ms / options.bin_ms > 1e7:
+        raise LinkFileError(path, f"{period_ms} ms: too long for bins of {options.bin_ms} ms")
+    rates_bps = mahimahi.binned_bps(values.astype(np.int64), options.bin_ms)
+    times_s = np.arange(len(rates_bps)) * options.bin_ms / 1000
     assumed = [
-        f"a rate is what may pass in {given.bin_ms} ms (--bin-ms), a packet being 1500 bytes"
+        f"a rate is what may pass in {options.bin_ms} ms (--bin-ms), a packet being 1500 bytes"
     ]
     series = (Series("rate_bps", "both", times_s, rates_bps),)
     return Measured(None, series, period_ms / 1000, assumed, format="a trace of mahimahi")
 
 
-def _delays(values: Numbers, given: Given) -> Measured:
+def _delays(values: Numbers, options: Options) -> Measured:
     """Return delays of one way at even times."""
-    period_s = given.delay_period_ms / 1000
+    period_s = options.delay_period_ms / 1000
     times_s = np.round(np.arange(len(values)) * period_s, 9)
     assumed = [
-        f"a line is the delay of one way in ms, a line for each {given.delay_period_ms:g} ms"
+        f"a line is the delay of one way in ms, a line for each {options.delay_period_ms:g} ms"
         " (--delay-period-ms)"
     ]
     series = (Series("delay_ms", "both", times_s, values),)
     return Measured(None, series, len(values) * period_s, assumed, format="a trace of delays")
 
 
-def read_opensand(path: Path, text: str, given: Given) -> Measured:
+def read_opensand(path: Path, text: str, options: Options) -> Measured:
     """Return the delays of one delay file of OpenSAND: from a ground entity to the satellite.
 
     The other hop is taken to be the same. Raises LinkFileError.
     """
     delays = opensand.parsed(path, text)
-    period_s = given.refresh_period_ms / 1000
+    period_s = options.refresh_period_ms / 1000
     count = delays[-1][0] + 1
     if count > 1_000_000:
         raise LinkFileError(path, f"{count} refresh periods: at most 1000000 are read")
     values = np.array([2.0 * opensand.delay_ms(delays, time) for time in range(count)])
     times_s = np.round(np.arange(count) * period_s, 9)
     assumed = [
-        f"a refresh period is {given.refresh_period_ms} ms (--refresh-period-ms)",
+        f"a refresh period is {options.refresh_period_ms} ms (--refresh-period-ms)",
         "the hop between gateway and satellite has the same delay (`link opensand` takes two"
         " files)",
     ]

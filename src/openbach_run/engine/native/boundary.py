@@ -43,7 +43,7 @@ class Boundary:
     def command(
         self, cgroup: str, root: Path, code: Path, run_dir: Path, *program: str
     ) -> list[str]:
-        """Run as long as its standard input is open and `program` has not ended."""
+        """Return the command line that runs `program` until its standard input is closed."""
         places = (
             str(place.absolute()) for place in (root, code, run_dir)
         )  # enter.py changes its directory

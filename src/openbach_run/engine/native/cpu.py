@@ -105,7 +105,7 @@ class Watch:
         self._thread = threading.Thread(target=self._repeat, daemon=True)
         self._thread.start()
 
-    def told(self, event: Mapping[str, Any]) -> None:
+    def on_event(self, event: Mapping[str, Any]) -> None:
         """Take note of a director's event: a job's start or end."""
         if event["event"] == "job_started":
             self._begun[event["instance_id"]] = self._last

@@ -87,12 +87,12 @@ class NativeEngine(LocalEngine):
                 guest = self._started(command, stdin=kept_open, stdout=console)
             watch = cpu_time.Watch(guest.pid, cgroup)
 
-            def told(event: Mapping[str, Any]) -> None:
-                watch.told(event)
+            def on_each_event(event: Mapping[str, Any]) -> None:
+                watch.on_event(event)
                 on_event(event)
 
             try:
-                ended_why = self._watch(guest, run_dir, told)
+                ended_why = self._watch(guest, run_dir, on_each_event)
             finally:
                 watch.stop()
         finally:

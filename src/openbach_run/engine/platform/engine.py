@@ -94,8 +94,8 @@ class ControllerEngine:
         self._starting = threading.Lock()
         self._stopping = threading.Event()
 
-    def look(self) -> str:
-        """Log in and check the platform.
+    def first_missing(self) -> str:
+        """Log in and check the platform; return "", since nothing has to be made.
 
         Raises SetupError with all that is missing.
         """
@@ -214,7 +214,7 @@ class ControllerEngine:
 
     def _upload(self, stored: dict[str, Any]) -> None:
         place = ("project/", self._project, "scenario/", stored["name"])
-        uploaded(self._controller, place, stored)
+        upload(self._controller, place, stored)
 
     # A run
 
@@ -388,7 +388,7 @@ class ControllerEngine:
                 events.tell(instance, heard_s - started_s)
                 if instance["stop_date"]:
                     return instance
-                leftovers.look_again(self._controller, instance)
+                leftovers.ask_again(self._controller, instance)
                 if heard_s > due_s:
                     if late:
                         raise Lost(
@@ -442,7 +442,7 @@ class ControllerEngine:
                 quiet_s = now_s
                 if now_s > end_s:
                     raise SetupError(
-                        "\n  ".join(["a stop does not end these:", *leftovers.told(left, {})])
+                        "\n  ".join(["a stop does not end these:", *leftovers.in_words(left, {})])
                     )
                 stop = {"action": "stop", "job_instance_ids": [job.instance_id for job in left]}
                 self._controller.post("job_instance/", body=stop, repeat=True)
@@ -466,7 +466,7 @@ class ControllerEngine:
                 return
             if time.monotonic() > end_s:
                 head = f"{self._controller.access.url}: no run is started on hosts that are in use:"
-                raise SetupError("\n  ".join([head, *leftovers.told(jobs, scenarios)]))
+                raise SetupError("\n  ".join([head, *leftovers.in_words(jobs, scenarios)]))
             if self._stopping.wait(self._poll_s):
                 raise InterruptedError("the engine is stopping")
 
@@ -501,7 +501,7 @@ class ControllerEngine:
             raise
 
 
-def uploaded(controller: Controller, place: tuple[str, ...], stored: Mapping[str, Any]) -> None:
+def upload(controller: Controller, place: tuple[str, ...], stored: Mapping[str, Any]) -> None:
     """Upload a scenario to its place, unless it is there. Raises Refused, Lost."""
     end_s = time.monotonic() + rest.LOST_LIMIT_S
     # An upload is checked by reading it back: an answer may be lost although the order arrived.

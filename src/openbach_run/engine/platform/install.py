@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from openbach_run.catalog import Catalog
-from openbach_run.engine.platform.engine import unreachable, uploaded
+from openbach_run.engine.platform.engine import unreachable, upload
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.openbach.job_folders import Package, form_of
 from openbach_run.openbach.project import packed
@@ -26,7 +26,7 @@ STEP_LIMIT_S = 600.0
 DONE, RUNNING = (200, 204), 202
 MOST_TOLD = 500
 Step = tuple[str, Callable[[], str], Callable[[], object]]
-"""Name; a look, which returns what is missing, or ""; and what brings that."""
+"""A step: its name, a check that returns what is missing or "", and the action that mends it."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Installation:
         for body in self.project["scenario"]:
             place = *here, "scenario/", body["name"]
             look = partial(self._differs, body, *place)
-            yield f"scenario {body['name']}", look, partial(uploaded, self.controller, place, body)
+            yield f"scenario {body['name']}", look, partial(upload, self.controller, place, body)
 
     def _differs(self, wanted: Mapping[str, Any] | None, *place: str) -> str:
         if (stored := self.controller.find(*place)) is None:

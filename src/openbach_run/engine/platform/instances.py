@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from openbach_run.engine.platform.leftovers import look_again
+from openbach_run.engine.platform.leftovers import ask_again
 from openbach_run.engine.platform.order import Order
 from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import SetupError
@@ -38,7 +38,7 @@ def instances_of(
     for number in sorted(numbers or every):
         end_s = time.monotonic() + END_LIMIT_S
         instance = controller.get("scenario_instance/", number)
-        while look_again(controller, instance) and time.monotonic() < end_s:
+        while ask_again(controller, instance) and time.monotonic() < end_s:
             time.sleep(POLL_S)
             instance = controller.get("scenario_instance/", number)
         yield instance

@@ -3,7 +3,7 @@
 
 OpenBACH loses a stop that reaches a job while it is being started: the job stays, its port stays
 taken, and each later run on these hosts fails. And it loses the end of a job whose state it asks
-for between the order to stop and the stop (`look_again`).
+for between the order to stop and the stop (`ask_again`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _job_numbers(controller: Controller, instance: int) -> set[int]:
     return {job["id"] for job in jobs_in(controller.get("scenario_instance/", instance))}
 
 
-def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
+def in_words(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
     """Return a line for each that runs: what it is, and the command that ends it.
 
     The commands are OpenBACH's auditorium scripts.
@@ -119,8 +119,8 @@ def jobs_in(instance: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return jobs
 
 
-def look_again(controller: Controller, instance: Mapping[str, Any]) -> bool:
-    """Have agents asked for jobs that were told to stop and have no stop date; say if there are.
+def ask_again(controller: Controller, instance: Mapping[str, Any]) -> bool:
+    """Ask agents about jobs that were to stop and have no stop date; return whether there are any.
 
     The director of OpenBACH 2.7.0 looks at a job every two seconds. An agent that stops several
     jobs still calls the next one running; the director then takes its stop date back, but looks at
@@ -130,7 +130,7 @@ def look_again(controller: Controller, instance: Mapping[str, Any]) -> bool:
     asked = False
     for function in functions.values():
         if sub := function.get("scenario"):
-            asked |= look_again(controller, sub)
+            asked |= ask_again(controller, sub)
         stop = function.get("stop_job_instances") if function["status"] == "Finished" else None
         for number in stop["openbach_function_ids"] if stop else ():
             job = functions[number].get("job")

@@ -155,9 +155,10 @@ def read_logs(url: str, scenario_instance_id: int) -> list[LogLine]:
 
 
 def _line(source: Mapping[str, Any]) -> LogLine:
-    """Logstash writes the severity where its version of the Elastic Common Schema has it.
+    """Return a log line of Logstash's document.
 
-    A message that was taken apart may be a list of the whole text and its last part.
+    Its severity is where its version of the Elastic Common Schema has it. A message that was
+    taken apart may be a list of the whole text and its last part.
     """
     severity = source.get("severity")
     if severity is None:

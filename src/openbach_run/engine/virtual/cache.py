@@ -119,8 +119,8 @@ def _made(
     return place
 
 
-def kept(cache: Path, name: str, made_of: Iterable[str], make: Callable[[], str]) -> str:
-    """A text that takes long to make, in an entry of the cache for what it is made of."""
+def cached_text(cache: Path, name: str, made_of: Iterable[str], make: Callable[[], str]) -> str:
+    """Return the text that `make` makes, from the cache if it was made of the same before."""
 
     def write(place: Path) -> None:
         (place / "text").write_text(make(), encoding="utf-8")

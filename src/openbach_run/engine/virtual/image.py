@@ -20,7 +20,7 @@ from pathlib import Path
 from openbach_run import semantic_hash
 from openbach_run.catalog import KINDS
 from openbach_run.engine.virtual import configured
-from openbach_run.engine.virtual.cache import content_hash, kept, made_once
+from openbach_run.engine.virtual.cache import cached_text, content_hash, made_once
 from openbach_run.engine.virtual.debian import (
     Apt,
     Package,
@@ -189,7 +189,7 @@ class Tree:
         )
         described = json.loads((place / IMAGE_FILE).read_text())
         # To find out what acts of init.py takes longer than to read the hash from the cache.
-        digest = kept(
+        digest = cached_text(
             self._cache,
             "acting",
             (semantic_hash.way(), place.name),
@@ -368,7 +368,7 @@ def code_identity(
         return _hash_of(chain.from_iterable(every), acting)[:16]
 
     as_they_are = (f"{place} {read[place]}" for place in places)
-    return kept(cache, "acting", (semantic_hash.way(), *as_they_are), of_what_acts)
+    return cached_text(cache, "acting", (semantic_hash.way(), *as_they_are), of_what_acts)
 
 
 def _acting_files(place: str, folder: Path) -> Iterator[tuple[str, Path]]:

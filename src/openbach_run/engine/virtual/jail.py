@@ -62,7 +62,7 @@ class Jail:
     def command(
         self, cpu: int, root: Path, code: Path, run_dir: Path, kernel: Path, *arguments: str
     ) -> list[str]:
-        """Start `kernel` with `arguments` and those that name the three places, pinned to `cpu`.
+        """Return the command line that starts `kernel`, pinned to `cpu`, with the three places.
 
         It dies with the thread that starts it. Descriptor 3 is /dev/null; 0 to 2 are passed on.
         """
@@ -77,7 +77,7 @@ class Jail:
     def build(
         self, out: Path, readable: Sequence[Path], command: Sequence[str], *, network: bool
     ) -> list[str]:
-        """Run a command that reads the system's programs and `readable`, and writes to `out`."""
+        """Return the command line that runs `command`; it reads `readable` and writes `out`."""
         options = ["--build", str(out), *(["--network"] if network else []), *map(str, readable)]
         return [str(self.launcher), self.mode, *options, "--", *command]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from openbach_run import semantic_hash
 from openbach_run.engine.virtual import series
-from openbach_run.engine.virtual.cache import content_hash, kept, made_once
+from openbach_run.engine.virtual.cache import cached_text, content_hash, made_once
 from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, run
 from openbach_run.engine.virtual.lock import (
     ARCHIVES,
@@ -175,7 +175,7 @@ class KernelBuild:
         )
         described = json.loads((place / KERNEL_FILE).read_text())
         source = described["identity"].rpartition(" ")[0]
-        acts = kept(
+        acts = cached_text(
             self._cache,
             "acting",
             (semantic_hash.way(), place.name),
