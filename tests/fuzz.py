@@ -226,8 +226,7 @@ def run_directory(file: Path, name: str) -> Path:
 
 def statistics(file: Path) -> None:
     place = run_directory(file, "statistics.jsonl")
-    check(place)
-    measures(place, {name: one.measures for name, one in jobs().items()})
+    measures(place, check(place), {name: one.measures for name, one in jobs().items()})
     list(line_protocol([place]))
 
 

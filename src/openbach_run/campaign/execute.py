@@ -349,9 +349,9 @@ def execute_run(
     place = store.begin(spec.run_id)
     outcome = (run or planned.engine.run)(spec.for_guest(), place, cpu, on_event)
     try:
-        check(place)
-        measured = measures(place, planned.measures, spec.values)
-        run_texts = texts(place, planned.measures)
+        sent = check(place)
+        measured = measures(place, sent, planned.measures, spec.values)
+        run_texts = texts(sent, planned.measures)
     except DamagedRecord as damage:
         measured, run_texts = {}, {}
         error = "\n".join(
