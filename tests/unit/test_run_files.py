@@ -252,26 +252,12 @@ class Spec:
         return {}
 
 
-ONE_OF_MANY = {
-    "job_name": "many",
-    "agent_name": "pc",
-    "time": 0,
-    "job_instance_id": 1,
-    "scenario_instance_id": 1,
-}
-
-
 def flow(suffix: str, *rates_bps: float, time: float = 1) -> str:
-    return "".join(
-        json.dumps(
-            {
-                "rate_bps": rate,
-                "_metadata": {**ONE_OF_MANY, "suffix": suffix, "time": time * number},
-            }
-        )
-        + "\n"
-        for number, rate in enumerate(rates_bps)
-    )
+    about, lines = {**METADATA, "job_name": "many", "suffix": suffix}, ""
+    for number, rate in enumerate(rates_bps):
+        line = {"rate_bps": rate, "_metadata": {**about, "time": time * number}}
+        lines += json.dumps(line) + "\n"
+    return lines
 
 
 def many(**measure: object) -> Declared:

@@ -35,7 +35,7 @@ from openbach_run.results.record import Record, events, statistics
 from openbach_run.results.run_files import PACKED, SERIES, DamagedRecord, is_number, short
 
 Statistics = Sequence[Mapping[str, Any]]
-"""What the jobs of a run have sent, as record.py reads it: the n-th is on line n of its file."""
+"""Statistics that the jobs of a run have sent, as record.py reads them: the n-th is on line n."""
 Points = list[tuple[float, float]]
 """Time in s and value of a statistic, once for each time it was sent."""
 ENDED = tuple(f"{name}.gz" for name in SERIES)
