@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compute what the jobs of a run measured, by column of results.csv.
 
-The jobs declare their measures (openbach/measures.py).
+The jobs declare their measures in jobs/NAME/measures.yml (openbach/measures.py).
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ def events(run_dir: Path) -> list[Mapping[str, Any]]:
     return run_files.lines(run_dir, "events.jsonl", wrong_event)
 
 
-def check(run_dir: Path) -> list[Mapping[str, Any]]:
+def checked_statistics(run_dir: Path) -> list[Mapping[str, Any]]:
     """Return the statistics of a run that has just ended.
 
     Raises DamagedRecord if they, or its events, have another form than that of this version.
