@@ -71,7 +71,7 @@ from openbach_run.results.captures import digests_at, packets
 from openbach_run.results.files import as_csv
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
-from openbach_run.results.record import Record, check, events, not_locked
+from openbach_run.results.record import Record, checked_statistics, events, not_locked
 from openbach_run.results.seeds import parse_seeds
 from openbach_run.results.store import Store
 from openbach_run.topology.inventory import agent_addresses, load_inventory
@@ -226,14 +226,13 @@ def run_directory(file: Path, name: str) -> Path:
 
 def statistics(file: Path) -> None:
     place = run_directory(file, "statistics.jsonl")
-    check(place)
-    measures(place, {name: one.measures for name, one in jobs().items()})
+    measures(place, checked_statistics(place), {name: one.measures for name, one in jobs().items()})
     list(line_protocol([place]))
 
 
 def told_events(file: Path) -> None:
     place = run_directory(file, "events.jsonl")
-    check(place)
+    checked_statistics(place)
     events(place)
 
 
@@ -461,7 +460,7 @@ def packed(file: Path) -> None:
 def packed_statistics(file: Path) -> None:
     place = run_directory(file, "statistics.jsonl.gz")
     compressed(place / "statistics.jsonl.gz")
-    check(place)
+    checked_statistics(place)
 
 
 def compressed(file: Path) -> None:

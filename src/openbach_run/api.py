@@ -18,8 +18,9 @@ import pyarrow.parquet
 
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan, plan_of
-from openbach_run.campaign.run import Callbacks, Result, run_campaign, run_with_progress
+from openbach_run.campaign.run import Callbacks, run_campaign, run_with_progress
 from openbach_run.campaign.sub_runs import parquet_of
+from openbach_run.campaign.table import Result
 from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import shown_when_due
@@ -309,13 +310,5 @@ def _decoded(ip: bytes) -> tuple[Any, ...]:
         return (length, protocol, *addresses, *ports, None, None, None, length - header - 8)
     sequence, acknowledgement, offset, bits = struct.unpack_from(">IIBB", ip, header + 4)
     flags = "".join(letter for number, letter in enumerate(FLAGS) if bits >> number & 1)
-    return (
-        length,
-        protocol,
-        *addresses,
-        *ports,
-        sequence,
-        acknowledgement,
-        flags,
-        length - header - (offset >> 4) * 4,
-    )
+    payload = length - header - (offset >> 4) * 4
+    return (length, protocol, *addresses, *ports, sequence, acknowledgement, flags, payload)

@@ -18,7 +18,8 @@ import openbach_run
 from openbach_run import api
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import campaigns_of, path_of
-from openbach_run.campaign.run import Callbacks, Result
+from openbach_run.campaign.run import Callbacks
+from openbach_run.campaign.table import Result
 from openbach_run.catalog import Catalog
 from openbach_run.commands.main import COMMANDS, parser
 from openbach_run.openbach.expand import expand

@@ -40,6 +40,7 @@ from openbach_run.openbach.measures import (
 from openbach_run.openbach.shapes import schema_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.measures import OF_ALL, OF_ONE, measures
+from openbach_run.results.record import statistics
 from openbach_run.results.store import Store
 from openbach_run.topology.inventory import load_inventory
 
@@ -106,14 +107,15 @@ def test_each_number_of_a_job_without_the_file_is_a_column(tmp_path: Path) -> No
         for value in (3, 5, 4.5)
     ]
     write_statistics(tmp_path, [*sent, one_sent("iperf3", 1, average_throughput=4)])
-    assert measures(tmp_path, EACH) == {"Flow1_throughput": 4.5, "average_throughput": 4.0}
+    found = measures(tmp_path, statistics(tmp_path), EACH)
+    assert found == {"Flow1_throughput": 4.5, "average_throughput": 4.0}
 
 
 def test_what_both_ends_send_is_told_apart(tmp_path: Path) -> None:
     write_started(tmp_path, "server", "pc", "pc")
     sent = [one_sent("iperf3", instance, throughput=instance) for instance in (1, 2, 3)]
     write_statistics(tmp_path, sent)
-    assert measures(tmp_path, EACH) == {
+    assert measures(tmp_path, statistics(tmp_path), EACH) == {
         "server_throughput": 1.0,
         "pc_throughput": 2.0,
         "pc_2_throughput": 3.0,
@@ -132,8 +134,9 @@ def test_several_scenario_instances_have_no_row_together_whatever_their_jobs_dec
     other["_metadata"]["scenario_instance_id"] = 2
     write_statistics(tmp_path, [one_sent("iperf3", 1, throughput=1), other])
     both = {**EACH, "dns": (Measure("answer_ms", "answer_ms", "ms", "answer"),)}
-    assert measures(tmp_path, both) == {}
-    assert measures(tmp_path, both, scenario_instance_id=2) == {"answer_ms": 5.0}
+    lines = statistics(tmp_path)
+    assert measures(tmp_path, lines, both) == {}
+    assert measures(tmp_path, lines, both, scenario_instance_id=2) == {"answer_ms": 5.0}
 
 
 def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
@@ -146,7 +149,7 @@ def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
             )
         ],
     )
-    assert measures(tmp_path, EACH) == {
+    assert measures(tmp_path, statistics(tmp_path), EACH) == {
         "loss": 1.0,
         "loss_2": 2.0,
         "d_lai_ms": 3.0,
@@ -254,7 +257,7 @@ def test_what_a_column_takes_of_what_was_sent_several_times(
             tmp_path, {"answer_us": {"statistic": "answer_ms", "factor": 1000, "take": take}}
         )
     }
-    assert measures(tmp_path, declared) == {"answer_us": 1000.0 * value}
+    assert measures(tmp_path, statistics(tmp_path), declared) == {"answer_us": 1000.0 * value}
 
 
 def test_flows_are_taken_together(tmp_path: Path) -> None:
@@ -279,7 +282,7 @@ def test_flows_are_taken_together(tmp_path: Path) -> None:
             "over_time": {"statistic": "rate_bps", "take": "series"},
         },
     )
-    assert measures(tmp_path, {"dns": declared}) == {
+    assert measures(tmp_path, statistics(tmp_path), {"dns": declared}) == {
         "both_mbps": 8.0,
         "a_pct": 75.0,
         "worse_mbps": 2.0,
@@ -314,7 +317,7 @@ def test_the_worst_is_that_of_a_direction_and_not_the_sum(
         tmp_path,
         {"worse_ms": {**of_all, "take": "worst"}, "slower_ms": {**of_all, "take": "worst_flow"}},
     )
-    assert measures(tmp_path, {"dns": declared}) == found
+    assert measures(tmp_path, statistics(tmp_path), {"dns": declared}) == found
 
 
 def test_a_column_that_is_there_already_gets_its_jobs_name(tmp_path: Path) -> None:
@@ -326,7 +329,7 @@ def test_a_column_that_is_there_already_gets_its_jobs_name(tmp_path: Path) -> No
     write_statistics(tmp_path, [*sent, {"_metadata": {"job_name": "voip"}, "delay_ms": 3}])
     found = {
         name: value
-        for name, value in measures(tmp_path, OURS, ["delay_ms"]).items()
+        for name, value in measures(tmp_path, statistics(tmp_path), OURS, ["delay_ms"]).items()
         if value is not None
     }
     assert found == {"file_transfer_ttfb_s": 1, "web_page_ttfb_s": 2, "voip_delay_ms": 3}
@@ -474,6 +477,6 @@ def test_the_queueing_delay_is_that_of_the_transfer(tmp_path: Path) -> None:
     end = one_sent("file_transfer", 2, transfer_time_s=3.5)
     end["_metadata"]["time"] = 11_400
     write_statistics(tmp_path, [*sent, end])
-    found = measures(tmp_path, OURS)
+    found = measures(tmp_path, statistics(tmp_path), OURS)
     assert found["forward_queue_delay_ms"] == 250
     assert found["forward_queue_delay_p95_ms"] == found["forward_queue_delay_max_ms"] == 498

@@ -21,6 +21,7 @@ from openbach_run.results.files import as_csv, columns, csv_cell, write_parquet
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
+from openbach_run.results.record import statistics
 
 COLUMNS = [
     "scenario", "vpn", "pep", "cc", "loss", "seed", "status", "transfer_time_s", "goodput_mbps",
@@ -46,7 +47,7 @@ def test_measures_are_those_of_the_transfer(tmp_path: Path) -> None:
             },
         ],
     )
-    assert measures(tmp_path, OURS) == {
+    assert measures(tmp_path, statistics(tmp_path), OURS) == {
         "transfer_time_s": 30.0,
         "goodput_mbps": 8.0,
         "bytes": 30000000,
@@ -74,7 +75,7 @@ def test_a_repeated_measure_is_its_median_and_a_suffix_is_part_of_its_name(tmp_p
         )
     ]
     write_statistics(tmp_path, page)
-    found = measures(tmp_path, OURS)
+    found = measures(tmp_path, statistics(tmp_path), OURS)
     assert (found["page_load_time_s"], found["connections"], found["ttfb_s"]) == (3.0, 6, None)
     assert (found["far_page_load_time_s"], found["far_connections"]) == (4.5, 5)
 
@@ -90,12 +91,13 @@ def test_several_scenario_instances_have_no_measures_together(tmp_path: Path) ->
             )
         ],
     )
-    assert measures(tmp_path, OURS) == {}
-    assert measures(tmp_path, OURS, scenario_instance_id=3)["page_load_time_s"] == 3.0
+    lines = statistics(tmp_path)
+    assert measures(tmp_path, lines, OURS) == {}
+    assert measures(tmp_path, lines, OURS, scenario_instance_id=3)["page_load_time_s"] == 3.0
 
 
 def test_a_run_without_statistics_has_no_measures(tmp_path: Path) -> None:
-    assert measures(tmp_path, OURS) == {}
+    assert measures(tmp_path, statistics(tmp_path), OURS) == {}
 
 
 def test_a_row_has_every_column_in_order() -> None:

@@ -190,7 +190,7 @@ def test_a_bad_statistic_is_named(run_dir: Path, line: str, wrong: str) -> None:
         (statistic(transfer_time_s=1.0) + line).encode("latin-1")
     )
     with pytest.raises(DamagedRecord, match=f"statistics.jsonl, {wrong}"):
-        measures(run_dir, OURS)
+        measures(run_dir, statistics(run_dir), OURS)
 
 
 @pytest.mark.parametrize(
@@ -242,13 +242,8 @@ class LeavesGarbage:
 
 
 class Spec:
-    run_id, values, seed, identity, scenario_name = (
-        RECORD.run_id,
-        RECORD.arguments,
-        1,
-        RECORD.identity,
-        "geo",
-    )
+    run_id, values, seed = RECORD.run_id, RECORD.arguments, 1
+    identity, scenario_name = RECORD.identity, "geo"
     cell = CellSpec(
         Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {})), RECORD.arguments
     )
@@ -257,26 +252,12 @@ class Spec:
         return {}
 
 
-ONE_OF_MANY = {
-    "job_name": "many",
-    "agent_name": "pc",
-    "time": 0,
-    "job_instance_id": 1,
-    "scenario_instance_id": 1,
-}
-
-
 def flow(suffix: str, *rates_bps: float, time: float = 1) -> str:
-    return "".join(
-        json.dumps(
-            {
-                "rate_bps": rate,
-                "_metadata": {**ONE_OF_MANY, "suffix": suffix, "time": time * number},
-            }
-        )
-        + "\n"
-        for number, rate in enumerate(rates_bps)
-    )
+    about, lines = {**METADATA, "job_name": "many", "suffix": suffix}, ""
+    for number, rate in enumerate(rates_bps):
+        line = {"rate_bps": rate, "_metadata": {**about, "time": time * number}}
+        lines += json.dumps(line) + "\n"
+    return lines
 
 
 def many(**measure: object) -> Declared:
@@ -347,9 +328,26 @@ def test_a_run_that_leaves_garbage_fails_and_no_other(
     assert (kept := store.load(record.run_id)) and kept.error == record.error
 
 
+def test_statistics_of_a_run_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    content = run_files.content
+
+    def counted(run_dir: Path, name: str) -> bytes:
+        read.append(name)
+        return content(run_dir, name)
+
+    monkeypatch.setattr(run_files, "content", counted)
+    store, engine = Store(tmp_path), LeavesGarbage(statistic(transfer_time_s=2.5))
+    store.runs.mkdir()
+    planned = PlannedRun(Spec(), engine, "command", OURS)  # type: ignore[arg-type]
+    _, record = execute_run(planned, store, 0, lambda event: None)
+    assert (record.status, record.measures["transfer_time_s"]) == ("Finished Ok", 2.5)
+    assert read.count("statistics.jsonl") == 1
+
+
 def test_flows_without_time_between_their_intervals_have_no_rate(run_dir: Path) -> None:
     (run_dir / "statistics.jsonl").write_text(flow("1", 1, 1, time=0) + flow("2", 1, 1, time=0))
-    assert measures(run_dir, many(take="total_rate")) == {}
+    assert measures(run_dir, statistics(run_dir), many(take="total_rate")) == {}
 
 
 @pytest.mark.parametrize("t_s", [-1, 1e11, 10**400])

@@ -26,7 +26,7 @@ from openbach_run.results.campaign_file import AskedRun
 from openbach_run.results.files import CSV, NO_ROWS, columns_of, csv_line, csv_lines, read_rows
 from openbach_run.results.measures import brought_up_to_date, check_record, measures, texts
 from openbach_run.results.python_packages import python_packages
-from openbach_run.results.record import DAMAGED, Record, check
+from openbach_run.results.record import DAMAGED, Record, checked_statistics
 from openbach_run.results.run_files import DamagedRecord, within
 from openbach_run.results.store import Store
 
@@ -349,9 +349,9 @@ def execute_run(
     place = store.begin(spec.run_id)
     outcome = (run or planned.engine.run)(spec.for_guest(), place, cpu, on_event)
     try:
-        check(place)
-        measured = measures(place, planned.measures, spec.values)
-        run_texts = texts(place, planned.measures)
+        sent = checked_statistics(place)
+        measured = measures(place, sent, planned.measures, spec.values)
+        run_texts = texts(sent, planned.measures)
     except DamagedRecord as damage:
         measured, run_texts = {}, {}
         error = "\n".join(

@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.cells import Instead
 from openbach_run.campaign.ip_versions import IP, VERSIONS, Addresses, addresses_in
 from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.platforms import Platforms
+from openbach_run.campaign.platforms import applied as with_platform
 from openbach_run.campaign.vpn_values import Configs
 from openbach_run.catalog import Entries
 from openbach_run.link_checks import Presets, is_random, note_on_shares
@@ -34,6 +34,36 @@ USUAL = "transfer_time_s"
 """Column that the table shows where a scenario names none."""
 Seeds = tuple[int, ...] | None
 """None means the default: one seed, or five where a cell has a random link or noisy hosts."""
+
+
+@dataclass(frozen=True)
+class Instead:
+    """The values that take the place of others in some cells (`x-instead` of the scenarios)."""
+
+    declared: Mapping[str, Mapping[str, Any]]
+    """Name of a constant → `values` and `measure` where it has another value than its own."""
+    constants: Mapping[str, str]
+    """The constants' own values."""
+    given: frozenset[str]
+    """Names of values that the user gave: nothing takes their place."""
+    platforms: Platforms
+
+    def holds(self, name: str, cell: Mapping[str, str]) -> bool:
+        """Return whether a cell has another value of a constant than the scenario.
+
+        A cell of the page has the arguments only.
+        """
+        # By value: a constant that is given its own value changes nothing.
+        return cell.get(name, self.constants[name]) != self.constants[name]
+
+    def applied(self, cell: dict[str, str]) -> dict[str, str]:
+        """Return the cell with the values that take the place of its own."""
+        cell = with_platform(cell, self.platforms, self.given)
+        for name, instead in self.declared.items():
+            if self.holds(name, cell):
+                values = instead["values"]
+                cell = cell | {own: values[own] for own in values if own not in self.given}
+        return cell
 
 
 @dataclass(frozen=True)

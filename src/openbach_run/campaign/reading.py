@@ -1,37 +1,40 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The way from a scenario and `NAME=VALUE[,VALUE…]` to a campaign whose cells are checked.
 
-The scenario and all files that it and its values name are read, the values are combined
-(cells.py), and checks.py compares each with what the jobs take.
+The scenario and all files that it and its values name are read, the values are combined, and
+checks.py compares each with what the jobs take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, product
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 from openbach_jobs.link_file import near
 from openbach_jobs.netem import MULTIPLIERS
+from openbach_jobs.presets import buffer
 from openbach_run.campaign import ip_versions, noise, platforms
-from openbach_run.campaign.cells import cells_of, meaning, uses_of
 from openbach_run.campaign.checks import check_campaign
-from openbach_run.campaign.model import Campaign, Seeds, Sweep
+from openbach_run.campaign.model import Campaign, Instead, Seeds, Sweep
 from openbach_run.campaign.vpn_config import CONFIG
 from openbach_run.campaign.vpn_values import folded, read_configs, setting_of
+from openbach_run.catalog import Entries, joined
 from openbach_run.errors import InputError
-from openbach_run.link_checks import read_file_of, read_presets
+from openbach_run.link_checks import Presets, in_force, modules_of, read_file_of, read_presets
 from openbach_run.openbach.extras import check_extras
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of, measures_of
+from openbach_run.openbach.limits import names_folders
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.source import file_of
-from openbach_run.openbach.uses import uses
+from openbach_run.openbach.uses import Use, folders_used, uses
 from openbach_run.openbach.values import sole_placeholder
 from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
 from openbach_run.units import NATURAL, number, plain
@@ -210,6 +213,16 @@ def check_values(name: str, values: Sequence[str]) -> None:
         raise InputError(f"{name}={','.join(values)}: an empty value or one given twice")
     if odd := next(filter(_is_odd, values), None):
         raise InputError(f"{name}={odd}: a number is written with the digits 0 to 9, like 10000")
+
+
+@lru_cache
+def meaning(text: str) -> object:
+    """Return what values are compared by: `1` and `1.0` are one value, so are `1kB` and `1000B`."""
+    try:
+        return buffer(text)
+    except ValueError:
+        value = number(text)
+        return text if value is None else value
 
 
 def _is_odd(text: str) -> bool:
@@ -399,3 +412,56 @@ def expanded(sweep: Sweep, most_runs: int = MOST_RUNS) -> Campaign:
     raise InputError(
         f"{sweep.path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"
     )
+
+
+def cells_of(
+    values: Mapping[str, Sequence[str]], presets: Presets, instead: Instead
+) -> list[dict[str, str]]:
+    """Return every combination of the values, without repetition."""
+    cells, seen = [], set()
+    for combination in product(*values.values()):
+        combined = _resolved(dict(zip(values, combination, strict=True)))
+        # The value `preset` becomes the satellite's own: two combinations may then be equal.
+        cell = in_force(instead.applied(combined), presets)
+        if (key := tuple(map(meaning, cell.values()))) not in seen:
+            seen.add(key)
+            cells.append(cell)
+    return cells
+
+
+def _resolved(cell: dict[str, str]) -> dict[str, str]:
+    """Return the cell with the value of the argument cc in place of each value `$cc`.
+
+    That is an older form of `same`.
+    """
+    return {
+        name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()
+    }
+
+
+def uses_of(
+    cells: Sequence[Mapping[str, str]],
+    places: Sequence[Use],
+    constants: Mapping[str, str],
+    jobs: Sequence[str],
+    entries: Entries,
+) -> list[dict[str, list[str]]]:
+    """Return the jobs and folders that a cell's runs use, by kind: one dictionary for each cell.
+
+    Raises InputError for a folder whose description cannot be read.
+    """
+    naming = [use for use in places if names_folders(use.argument)]
+    names = sorted(set().union(*(use.own_names for use in naming)))
+    # Cells with the same values of these names use the same.
+    by_key: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
+    used = []
+    for cell in cells:
+        # A launch over REST gives arguments only.
+        whole = {**constants, **cell}
+        key = tuple(map(whole.get, names))
+        if key not in by_key:
+            folders = folders_used(naming, whole, entries)
+            modules = modules_of(folders.get("satellites", ()), entries["satellites"])
+            by_key[key] = joined([{"jobs": jobs}, folders, modules])
+        used.append(by_key[key])
+    return used

@@ -23,8 +23,8 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
 from openbach_run.campaign.request import Plan
 from openbach_run.campaign.spec import runs_of
-from openbach_run.campaign.sub_runs import failed_parts, unfold_all, unfold_campaign
-from openbach_run.campaign.table import campaign_table, not_sent
+from openbach_run.campaign.sub_runs import failed_parts, unfold_all
+from openbach_run.campaign.table import Result
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Declared
@@ -36,7 +36,7 @@ from openbach_run.results.captures import CAPTURE, KEYS
 from openbach_run.results.files import PARQUET
 from openbach_run.results.record import Record
 from openbach_run.results.store import Store
-from openbach_run.results.tables import Table, as_text
+from openbach_run.results.tables import as_text
 from openbach_run.topology.hosts import Inventory
 
 if TYPE_CHECKING:
@@ -45,43 +45,6 @@ if TYPE_CHECKING:
 
 CODE = ("--", ".", ":!reports", ":!*.md")
 """git's words for what decides about a run: `make reports` writes the others."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """The outcome of a campaign: its directory and the records of its runs."""
-
-    directory: Path
-    campaigns: tuple[Campaign, ...]
-    records: tuple[Record, ...]
-    """The records that exist, in the order of the runs. A run that holds runs of other scenarios
-    has one record for each of these."""
-    failed: tuple[Record, ...] = ()
-    """The records of the runs that failed now, and of sub-scenarios that failed in any run."""
-
-    @property
-    def tables(self) -> list[Table]:
-        """Return the table of each campaign."""
-        runs = Store(self.directory).runs
-        return [
-            campaign_table(unfold_campaign(campaign, self.records), self.records, runs)
-            for campaign in self.campaigns
-        ]
-
-    @cached_property
-    def without_measure(self) -> list[str]:
-        """Return a text for each campaign with runs that lack the measure which its table shows."""
-        runs = Store(self.directory).runs
-        texts = [
-            not_sent(unfold_campaign(campaign, self.records), self.records, runs)
-            for campaign in self.campaigns
-        ]
-        return [text for text in texts if text]
-
-    @property
-    def is_good(self) -> bool:
-        """Return whether no run has failed, or lacks the measure that its table shows."""
-        return not self.failed and not self.without_measure
 
 
 def _show_nothing(text: str, part: float) -> None:

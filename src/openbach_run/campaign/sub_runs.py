@@ -19,7 +19,7 @@ from openbach_run.openbach.values import kind_of
 from openbach_run.results import campaign_file, run_files
 from openbach_run.results.files import PARQUET, write_parquet
 from openbach_run.results.measures import measures, measures_of, texts
-from openbach_run.results.record import DAMAGED, Record, events, failures_in_words
+from openbach_run.results.record import DAMAGED, Record, events, failures_in_words, statistics
 from openbach_run.results.run_files import DamagedRecord
 from openbach_run.results.store import Store
 
@@ -47,7 +47,9 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
     Raises DamagedRecord.
     """
     log = events(run_dir)
-    root = _root(log)
+    begins = [event for event in log if event["event"] == "scenario_started"]
+    # That of the scenario that was launched: every other one has a parent.
+    root = begins[0]["scenario_instance_id"] if begins else None
     if any(
         event["event"] == "job_started"
         and event["scenario_instance_id"] == root
@@ -68,10 +70,11 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
     failures = _failures(run_dir)
     # A run that complained or is damaged is so as a whole: none of its parts may look better.
     is_spoiled = record.status in (COMPLAINED, DAMAGED)
+    of_subs = [event for event in begins if "parent_id" in event]
+    sent = statistics(run_dir) if of_subs else []
+    declared = measures_of(record)
     parts = []
-    for event in log:
-        if event["event"] != "scenario_started" or "parent_id" not in event:
-            continue
+    for event in of_subs:
         number = event["scenario_instance_id"]
         end = ends.get(number)
         parts.append(
@@ -81,8 +84,8 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
                 "status": record.status if end is None or is_spoiled else end["status"],
                 "error": record.error or _error(failures, event["scenario"], number),
                 "virtual_s": 0.0 if end is None else end["t_s"] - event["t_s"],
-                "measures": measures(run_dir, measures_of(record), event["arguments"], number),
-                "texts": texts(run_dir, measures_of(record), number),
+                "measures": measures(run_dir, sent, declared, event["arguments"], number),
+                "texts": texts(sent, declared, number),
             }
         )
     return parts
@@ -175,11 +178,3 @@ def _error(failures: Sequence[Mapping[str, Any]], name: str, instance: int) -> s
         if failure.get("scenario_instance_id") == instance or failure.get("scenario") == name
     ]
     return failures_in_words(own) or None
-
-
-def _root(log: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the id of the scenario instance that no other one started; None without any."""
-    return next(
-        (event["scenario_instance_id"] for event in log if event["event"] == "scenario_started"),
-        None,
-    )

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of a campaign: its main measure for each cell."""
+"""The result of a campaign, and its table: its main measure for each cell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
 
 from openbach_run.campaign.late import late
 from openbach_run.campaign.model import USUAL, Campaign
 from openbach_run.campaign.reading import GENERAL
+from openbach_run.campaign.sub_runs import unfold_campaign
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
@@ -34,6 +37,41 @@ FRAGMENTS, SIDES = "_fragments", ("forward", "return")
 """Columns of satcom_link: a side with the suffix _fragments."""
 BY_FLOW = ("fq_codel", "cake")
 """Queues that tell flows apart."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a campaign: its directory and the records of its runs."""
+
+    directory: Path
+    campaigns: tuple[Campaign, ...]
+    records: tuple[Record, ...]
+    """The records that exist, in the order of the runs. A run that holds runs of other scenarios
+    has one record for each of these."""
+    failed: tuple[Record, ...] = ()
+    """The records of the runs that failed now, and of sub-scenarios that failed in any run."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """Return the table of each campaign."""
+        runs = self.directory / "runs"
+        return [campaign_table(campaign, self.records, runs) for campaign in self._unfolded()]
+
+    @cached_property
+    def without_measure(self) -> list[str]:
+        """Return a text for each campaign with runs that lack the measure which its table shows."""
+        runs = self.directory / "runs"
+        texts = [not_sent(campaign, self.records, runs) for campaign in self._unfolded()]
+        return [text for text in texts if text]
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether no run has failed, or lacks the measure that its table shows."""
+        return not self.failed and not self.without_measure
+
+    def _unfolded(self) -> list[Campaign]:
+        """Return its campaigns; that of a scenario which only starts another one is that one's."""
+        return [unfold_campaign(campaign, self.records) for campaign in self.campaigns]
 
 
 def campaign_table(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.request import Plan
-from openbach_run.campaign.run import Result
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+from openbach_run.campaign.table import Result
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import measure_of
 from openbach_run.prompt.compare import Verdict

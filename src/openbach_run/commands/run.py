@@ -15,13 +15,13 @@ from functools import partial
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import installed, path_of, plan_of
 from openbach_run.campaign.run import (
-    Result,
     forecast_of,
     notes_on_inventories,
     prepare,
     run_with_progress,
     store_of,
 )
+from openbach_run.campaign.table import Result
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv, as_json

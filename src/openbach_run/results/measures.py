@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compute what the jobs of a run measured, by column of results.csv.
 
-The jobs declare their measures (openbach/measures.py).
+The jobs declare their measures in jobs/NAME/measures.yml (openbach/measures.py).
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from openbach_run.results.captures import check_capture
 from openbach_run.results.record import Record, events, statistics
 from openbach_run.results.run_files import PACKED, SERIES, DamagedRecord, is_number, short
 
+Statistics = Sequence[Mapping[str, Any]]
+"""Statistics that the jobs of a run have sent, as record.py reads them: the n-th is on line n."""
 Points = list[tuple[float, float]]
 """Time in s and value of a statistic, once for each time it was sent."""
 ENDED = tuple(f"{name}.gz" for name in SERIES)
@@ -79,6 +81,7 @@ OF_ALL: dict[str, Callable[[Mapping[str, Points]], float | None]] = {
 
 def measures(
     run_dir: Path,
+    lines: Statistics,
     declared: Declared,
     taken: Collection[str] = (),
     scenario_instance_id: int | None = None,
@@ -90,34 +93,31 @@ def measures(
     scenario instances measured something and none of them is asked for. Raises DamagedRecord.
     """
     described, each = _by_kind(declared)
-    lines = _lines_of(run_dir, declared, scenario_instance_id)
-    sent = _sent(run_dir, described, lines)
+    numbered = _numbered(lines, declared, scenario_instance_id)
+    sent = _sent(run_dir, described, numbered)
     values: list[tuple[str, str, Any]] = []
     for job, of_job in sent.items():
-        of_transfers = _during(of_job, lines)
+        of_transfers = _during(of_job, numbered)
         values += [
             (job, name, value) for name, value in _of_job(described[job], of_job, of_transfers)
         ]
     if each:
-        values += _each_statistic(run_dir, each, lines, scenario_instance_id)
+        values += _each_statistic(run_dir, each, numbered, scenario_instance_id)
     # A name that several have gets its job's name in front.
     often = Counter([*(name for _, name, _ in values), *taken, *OTHER_COLUMNS])
     return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in values}
 
 
 def texts(
-    run_dir: Path, declared: Declared, scenario_instance_id: int | None = None
+    lines: Statistics, declared: Declared, scenario_instance_id: int | None = None
 ) -> dict[str, str]:
-    """Return what jobs have told in words, by column: each different text, parted by `; `.
-
-    Raises DamagedRecord.
-    """
+    """Return what jobs have told in words, by column: each different text, parted by `; `."""
     jobs = set()
     for job, listed in declared.items():
         if any(measure.type == TEXT for measure in listed):
             jobs.add(job)
     by_column: dict[str, dict[str, None]] = {}
-    for _, statistic in _lines_of(run_dir, jobs, scenario_instance_id) if jobs else ():
+    for _, statistic in _numbered(lines, jobs, scenario_instance_id):
         for measure in declared[statistic["_metadata"]["job_name"]]:
             if measure.type == TEXT and (text := statistic.get(measure.statistic)):
                 by_column.setdefault(measure.column, {})[str(text)] = None
@@ -133,7 +133,7 @@ def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Rec
     if not record.finished or record.declared == to_records(declared):
         return record
     try:
-        values = measures(run_dir, declared, record.arguments)
+        values = measures(run_dir, statistics(run_dir), declared, record.arguments)
     except DamagedRecord:
         return record
     return replace(record, measures=values, declared=to_records(declared))
@@ -148,7 +148,7 @@ def check_record(record: Record, run_dir: Path) -> None:
     # Older records do not say what was declared; of a results.parquet there is the row alone.
     if not (record.finished and record.declared and left.keys() & {PACKED, *SERIES, *ENDED}):
         return
-    values = measures(run_dir, measures_of(record), record.arguments)
+    values = measures(run_dir, statistics(run_dir), measures_of(record), record.arguments)
     for name, value in record.measures.items():
         if values.get(name) != value:
             by_statistics = f"by its statistics it is {values.get(name)}"
@@ -183,23 +183,22 @@ def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[s
     return described, each
 
 
-def _lines_of(
-    run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None
+def _numbered(
+    lines: Statistics, jobs: Collection[str], scenario_instance_id: int | None
 ) -> list[tuple[int, Mapping[str, Any]]]:
     """Return the statistics that these jobs have sent, each with its line number.
 
-    Return [] if several scenario instances have sent some and none of them is asked for. Raises
-    DamagedRecord.
+    Return [] if several scenario instances have sent some and none of them is asked for.
     """
-    lines = []
+    numbered = []
     instances = set()
-    for line, statistic in enumerate(statistics(run_dir), 1):
+    for line, statistic in enumerate(lines, 1):
         metadata = statistic["_metadata"]
         instance = metadata.get("scenario_instance_id")
         if metadata["job_name"] in jobs and scenario_instance_id in (None, instance):
             instances.add(instance)
-            lines.append((line, statistic))
-    return lines if len(instances) <= 1 else []
+            numbered.append((line, statistic))
+    return numbered if len(instances) <= 1 else []
 
 
 def _each_statistic(
@@ -216,16 +215,12 @@ def _each_statistic(
     sent: dict[tuple[str, int, str, str], list[float]] = {}
     for _, statistic in lines:
         metadata = statistic["_metadata"]
-        if metadata["job_name"] not in jobs:
+        job, suffix = metadata["job_name"], metadata.get("suffix") or ""
+        if job not in jobs:
             continue
         for name, value in statistic.items():
             if name != "_metadata" and is_number(value):
-                key = (
-                    metadata["job_name"],
-                    metadata.get("job_instance_id", 0),
-                    metadata.get("suffix") or "",
-                    name,
-                )
+                key = (job, metadata.get("job_instance_id", 0), suffix, name)
                 sent.setdefault(key, []).append(float(value))
     places = _places(run_dir, jobs, scenario_instance_id)
     medians: dict[tuple[str, str], float] = {}

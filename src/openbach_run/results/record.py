@@ -281,15 +281,16 @@ def events(run_dir: Path) -> list[Mapping[str, Any]]:
     return run_files.lines(run_dir, "events.jsonl", wrong_event)
 
 
-def check(run_dir: Path) -> None:
-    """Check that an ended run has left statistics and events in the form of this version.
+def checked_statistics(run_dir: Path) -> list[Mapping[str, Any]]:
+    """Return the statistics of a run that has just ended.
 
-    Raises DamagedRecord if not.
+    Raises DamagedRecord if they, or its events, have another form than that of this version.
     """
-    run_files.lines(
+    sent = run_files.lines(
         run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA, {"suffix": ""})
     )
     run_files.lines(run_dir, "events.jsonl", lambda line: wrong_event(line, EVENTS))
+    return sent
 
 
 def _wrong_statistic(
