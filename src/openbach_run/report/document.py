@@ -35,7 +35,7 @@ SHORT, LONG = 13, 60
 """Numbers of letters. A table that is wider than a page breaks the lines of columns with more
 letters than the first, and widens no column beyond the second."""
 
-AS_IT_IS = '"/:;,=()'
+AS_IT_IS = '"/:;,=(){}*+'
 """Signs that an address has as they are."""
 FONTS: Any = {"font_paths": [f"{get_data_path()}/fonts/ttf"], "ignore_system_fonts": True}
 """Options of Typst: its own fonts, and matplotlib's for the words of figures."""
@@ -117,7 +117,7 @@ def _body(tokens: Sequence[Token], folder: Path, charts: Mapping[str, Any]) -> s
         body,
         flags=re.DOTALL,
     )
-    body = body.replace(' style="text-align:right"', " class=right")
+    body = body.replace(' style="text-align:right"', " class=r")
     # A table is a line, and so is a list.
     body = re.sub(r"\n(?=</?(?:table|thead|tbody|tr|td|th|ul|ol|li)\b)", "", body)
     body = re.sub(r"<th(?=[ >])", '<th scope="col"', body)
