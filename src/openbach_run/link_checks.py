@@ -239,7 +239,7 @@ def note_on_shares(cell: Mapping[str, str], of_orbits: Presets, shares: str) -> 
     return f"terminals with a share of their own: {', '.join(own)}"
 
 
-def is_random(
+def has_random_link(
     cell: Mapping[str, str],
     of_satellites: Presets | None = None,
     impairments: Mapping[str, Path] | None = None,

@@ -21,14 +21,14 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import measured_against, read_campaigns
 from openbach_run.report.content import limitations, page_of
 from openbach_run.results import by_engine
-from openbach_run.results.by_engine import NATIVE, OWN_CLOCK, PLATFORM
+from openbach_run.results.by_engine import CONTROLLER, NATIVE, OWN_CLOCK
 from openbach_run.results.intervals import _rank_sum, change_notes, unpaired
 
 KINDS = {
     VIRTUAL: ({"engine": "virtual", "clock": "virtual"}, {}),
     OWN_CLOCK: ({"engine": "virtual", "clock": "real/10"}, {"clock": "real/10"}),
     NATIVE: ({"engine": "native", "clock": "real"}, {"engine": "native"}),
-    PLATFORM: ({"engine": "controller", "openbach": "2.7"}, {"engine": "controller"}),
+    CONTROLLER: ({"engine": "controller", "openbach": "2.7"}, {"engine": "controller"}),
 }
 """Kind → the identity of its records, and what its campaign.json keeps apart."""
 OF_VIRTUAL_TIME = (
@@ -57,7 +57,7 @@ def planted(folder: Path, kind: str, seeds: int = 5) -> Path:
     for file in (results / "shared").glob("*.json"):
         shared = json.loads(file.read_text())
         shared["identity"] = {**identity, "job": "1"}
-        shared["packages"] = [] if kind == PLATFORM else shared["packages"]
+        shared["packages"] = [] if kind == CONTROLLER else shared["packages"]
         file.write_text(json.dumps(shared))
     file = results / "campaign.json"
     asked = json.loads(file.read_text())
@@ -100,7 +100,7 @@ def test_a_report_in_virtual_time_says_so(texts: Mapping[str, str]) -> None:
     assert f" of {by_engine.time_of(VIRTUAL)}" in texts[VIRTUAL]
 
 
-@pytest.mark.parametrize("kind", [OWN_CLOCK, NATIVE, PLATFORM])
+@pytest.mark.parametrize("kind", [OWN_CLOCK, NATIVE, CONTROLLER])
 def test_no_sentence_of_a_report_is_false_for_its_engine(
     kind: str, texts: Mapping[str, str]
 ) -> None:
@@ -135,7 +135,7 @@ def test_every_limit_of_one_engine_is_a_limitation_of_the_page() -> None:
 
 
 def test_beside_results_of_another_engine_a_limit_says_whose_it_is() -> None:
-    of_both = limitations(REPOSITORY / "docs", [VIRTUAL, PLATFORM])
+    of_both = limitations(REPOSITORY / "docs", [VIRTUAL, CONTROLLER])
     assert "- (virtual) The CPU costs nothing." in of_both
 
 

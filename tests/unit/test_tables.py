@@ -27,7 +27,7 @@ from openbach_run.campaign.reading import plan
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.clock import REAL
 from openbach_run.guest.main import HOST_KERNEL
-from openbach_run.link_checks import is_random
+from openbach_run.link_checks import has_random_link
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.reading import parse_scenario
@@ -36,7 +36,7 @@ from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.csv_files import cells_csv
 from openbach_run.report.matrix import read_rows
 from openbach_run.results.files import as_csv, as_json, write_parquet
-from openbach_run.results.intervals import alike, estimate, figure
+from openbach_run.results.intervals import estimate, figure, without_brackets
 from openbach_run.results.least_transfer_time import notes, too_short_by_s
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
@@ -68,7 +68,7 @@ def test_no_interval_is_printed_where_there_was_no_chance() -> None:
         "no brackets: all seeds gave these digits",
         "no brackets in 1 of the cells with chance: nothing random touched their seeds",
     ]
-    assert alike([("30.34 [28.34–32.34]", True), ("–", False), ("failed", True)]) == []
+    assert without_brackets([("30.34 [28.34–32.34]", True), ("–", False), ("failed", True)]) == []
 
 
 def test_the_last_swept_argument_makes_the_columns() -> None:
@@ -254,18 +254,20 @@ def test_one_seed_of_a_random_link_is_warned_of() -> None:
     )
     assert "random" not in campaign_table(campaign((1, 2), loss=("0", "1")), []).note
     assert "random" not in campaign_table(campaign((1,), loss=("0",)), []).note
-    assert is_random({"loss": "0", "return_loss": "same", "link_file": "leo.csv"})
+    assert has_random_link({"loss": "0", "return_loss": "same", "link_file": "leo.csv"})
     measured = {"leo": presets.find("leo"), "starlink_isl": presets.find("starlink_isl")}
-    assert is_random({"loss": "0", "orbit": "starlink_isl"}, measured)
-    assert not is_random({"loss": "0", "orbit": "leo"}, measured)
+    assert has_random_link({"loss": "0", "orbit": "starlink_isl"}, measured)
+    assert not has_random_link({"loss": "0", "orbit": "leo"}, measured)
     rcs2 = {"geo_rcs2": presets.find("geo_rcs2")}
-    assert is_random({"loss": "0", "orbit": "geo_rcs2", "access": "preset"}, rcs2), "its phase"
-    assert not is_random({"loss": "0", "orbit": "geo_rcs2", "access": "assigned"}, rcs2)
-    assert is_random({"loss": "0", "orbit": "geo_rcs2", "access": "dama"})
-    assert is_random({"loss": "0", "orbit": "measured", "rate": "none"}), (
+    assert has_random_link({"loss": "0", "orbit": "geo_rcs2", "access": "preset"}, rcs2), (
+        "its phase"
+    )
+    assert not has_random_link({"loss": "0", "orbit": "geo_rcs2", "access": "assigned"}, rcs2)
+    assert has_random_link({"loss": "0", "orbit": "geo_rcs2", "access": "dama"})
+    assert has_random_link({"loss": "0", "orbit": "measured", "rate": "none"}), (
         "a satellite that is a link file"
     )
-    assert not is_random(
+    assert not has_random_link(
         {"loss": "0", "return_loss": "same", "jitter_ms": "0", "link_file": "none"}
     )
 

@@ -220,7 +220,7 @@ class Execution:
         """Execute a run, keep its record, and show what has become of it."""
         spec = planned.spec
         self._progress.started(spec.run_id)
-        on_event = partial(self._progress.told, spec.run_id)
+        on_event = partial(self._progress.reached, spec.run_id)
         run = self._cluster.run if self._cluster else None
         place, record = execute_run(planned, self._store, cpu, on_event, run)
         if self._errors:
@@ -440,7 +440,7 @@ class _Progress:
         """Note that a run has begun."""
         self._virtual_s[run_id] = 0.0
 
-    def told(self, run_id: str, event: Mapping[str, Any]) -> None:
+    def reached(self, run_id: str, event: Mapping[str, Any]) -> None:
         """Note the virtual time that a run has reached."""
         self._virtual_s[run_id] = float(event.get("t_s", 0.0))
 

@@ -19,7 +19,7 @@ from openbach_run.campaign.platforms import Platforms
 from openbach_run.campaign.platforms import applied as with_platform
 from openbach_run.campaign.vpn_values import Configs
 from openbach_run.catalog import Entries
-from openbach_run.link_checks import Presets, is_random, note_on_shares
+from openbach_run.link_checks import Presets, has_random_link, note_on_shares
 from openbach_run.openbach.addresses import shares_in, with_addresses
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
@@ -211,7 +211,7 @@ class Campaign(Sweep):
 
     def has_chance(self, cell: Mapping[str, str]) -> bool:
         """Return whether packets are lost or delayed at random on a link of a cell."""
-        return is_random(cell, self.presets, self.entries["impairments"])
+        return has_random_link(cell, self.presets, self.entries["impairments"])
 
     @property
     def every_seed(self) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import WORST, measure_of
 from openbach_run.results import least_transfer_time as least
-from openbach_run.results.intervals import alike, estimate, figure, notes
+from openbach_run.results.intervals import estimate, figure, notes, without_brackets
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table
@@ -101,12 +101,12 @@ def campaign_table(
     # In the order of the sweep.
     columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
     rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
-    several: list[tuple[str, bool]] = []
+    figures: list[tuple[str, bool]] = []
     for cell in campaign.cells:
         shown = _cell(by_cell.get(tuple(cell.values()), []), campaign)
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
         if len(campaign.seeds_of(cell)) > 1:
-            several.append((shown, campaign.has_chance(cell)))
+            figures.append((shown, campaign.has_chance(cell)))
     fixed = _fixed(campaign, swept)
     unnamed = campaign.measure_in_words if down else "run"
     listed = []
@@ -120,7 +120,7 @@ def campaign_table(
         "; ".join(
             [
                 _note(campaign),
-                *alike(several),
+                *without_brackets(figures),
                 *_survivors(rows),
                 *_notes_of_runs(campaign, records, runs),
             ]
@@ -252,8 +252,8 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     if absent := measure_of(campaign.measure or "", campaign.declared)[1].absent:
         values = [run.measures.get(campaign.measure or "") for run in done if run.finished]
         if without := values.count(None):
-            several = f"{shown} ({without} {absent})"
-            return several if without < len(values) else absent + _failed(done)
+            counted = f"{shown} ({without} {absent})"
+            return counted if without < len(values) else absent + _failed(done)
     ended = [record for record in done if record.finished]
     if sides := _sides(ended, campaign):
         each = (f"{name} {_shown(ended, column, tail=tail)}" for column, name in sides)

@@ -370,7 +370,7 @@ def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
 
 
 def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]]) -> list[str]:
-    """Make a veth pair for two hosts; for more, one from each to the network's switch."""
+    """Return the lines for `ip` of a veth pair; for more hosts, of one from each to a switch."""
     mtu = inventory.networks[network].mtu
 
     def end(name: str, address: str, namespace: str) -> str:

@@ -15,7 +15,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from openbach_run.catalog import DESCRIBED, Catalog, packages_of
-from openbach_run.link_checks import is_random
+from openbach_run.link_checks import has_random_link
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
@@ -50,7 +50,7 @@ from openbach_run.report.words import (
     value_of,
 )
 from openbach_run.results.by_engine import limit, time_of
-from openbach_run.results.intervals import Estimate, alike, change_notes, notes
+from openbach_run.results.intervals import Estimate, change_notes, notes, without_brackets
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Markdown, Table, plain
 
@@ -139,8 +139,8 @@ def times_table(setting: Setting) -> Table:
         rows.append([*map(named, (vpn, pep, cc)), *figures])
     header = [*map(heading, ("vpn", "pep", "cc")), *(setting.at_loss(loss) for loss in losses)]
     several = [cell for cell in setting.cells if len(cell.runs) > 1]
-    texts = [(shown(cell, measure), is_random(cell.values)) for cell in several]
-    words = "; ".join([note(setting.cells, tail=setting.is_time), *alike(texts)])
+    texts = [(shown(cell, measure), has_random_link(cell.values)) for cell in several]
+    words = "; ".join([note(setting.cells, tail=setting.is_time), *without_brackets(texts)])
     return Table(f"{setting.title}: {setting.words}", header, rows, words, 3)
 
 
@@ -275,7 +275,7 @@ def note(cells: Sequence[Cell], *, tail: bool = False) -> str:
 def one_seed(cells: Sequence[Cell]) -> list[str]:
     """Return the note on cells with one seed; [] if there are none."""
     alone = [cell for cell in cells if len(cell.runs) == 1]
-    if any(is_random(cell.values) for cell in alone):
+    if any(has_random_link(cell.values) for cell in alone):
         return [WARNING]
     return ["one seed: no interval"] if len(alone) == len(cells) else []
 

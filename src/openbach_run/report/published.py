@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.link_checks import is_random
+from openbach_run.link_checks import has_random_link
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import (
     Campaigns,
@@ -147,7 +147,7 @@ def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
     both = [vpn for vpn in described["figures"] if vpn in measured]
     alone = [cell for cell in cells.values() if len(cell.runs) == 1]
     notes = [f"median [{ends([len(cell.runs) for cell in cells.values()])}]"]
-    if any(is_random(cell.values) for cell in alone):
+    if any(has_random_link(cell.values) for cell in alone):
         notes = [WARNING]
     if len(both) >= LEAST_RANKED:
         figures = described["figures"]

@@ -16,7 +16,7 @@ from openbach_run.clock import REAL, VIRTUAL
 from openbach_run.results.record import Record
 from openbach_run.yaml_files import read_yaml
 
-OWN_CLOCK, NATIVE, PLATFORM, UNKNOWN = "real clock", "native", "controller", "unknown"
+OWN_CLOCK, NATIVE, CONTROLLER, UNKNOWN = "real clock", "native", "controller", "unknown"
 SAID: dict[str, dict[str, Any]] = read_yaml(Path(__file__).with_suffix(".yml"))
 PATHS, SEEDS, TABLES = SAID["paths"], SAID["seeds"], SAID["tables"]
 PAGES, LIMITS = SAID["pages"], SAID["limits"]
@@ -34,7 +34,7 @@ def kind_of(record: Record) -> str:
 def apart(record: Record) -> dict[str, str]:
     """Return engine or clock of a record as a command has them; {} in virtual time."""
     kind = kind_of(record)
-    if kind in (NATIVE, PLATFORM):
+    if kind in (NATIVE, CONTROLLER):
         return {"engine": kind}
     return {} if kind == VIRTUAL else {"clock": record.clock}
 

@@ -122,8 +122,8 @@ def in_text(
     return text
 
 
-def alike(shown: Iterable[tuple[str, bool]]) -> list[str]:
-    """Return why figures have no brackets; with each is whether chance has a part in its cell."""
+def without_brackets(shown: Iterable[tuple[str, bool]]) -> list[str]:
+    """Return notes on figures without brackets; with each is whether its cell has chance."""
     chances = Counter(chance for text, chance in shown if text[-1:].isdigit())
     notes = ["no brackets: all seeds gave these digits"] if chances[False] else []
     if chances[True]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The arguments that make a run random, how many seeds are then needed, and how they are given.
 
-`is_random` in link_checks.py applies them.
+`has_random_link` in link_checks.py applies them.
 """
 
 from __future__ import annotations

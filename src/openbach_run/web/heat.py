@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from openbach_run.campaign.model import USUAL
-from openbach_run.link_checks import is_random
+from openbach_run.link_checks import has_random_link
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import PROJECT
@@ -365,7 +365,7 @@ def _notes(
     if len(seeds) > 1:
         notes = ["; ".join(notes_on([len(seeds)]))]
     listed = list(cells)
-    if len(seeds) == 1 and any(map(is_random, listed)):
+    if len(seeds) == 1 and any(map(has_random_link, listed)):
         notes.append(WARNING)
     # The time is computed once for all cells with the same deciding arguments.
     distinct = {tuple(map(values.get, DECIDING)): values for values in listed}.values()
