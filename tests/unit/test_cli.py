@@ -536,7 +536,7 @@ def test_a_dry_run_says_what_is_not_made(
         pytest.fail("--dry-run makes nothing")
 
     monkeypatch.setattr(FakeEngine, "prepare", prepare)
-    monkeypatch.setattr(FakeEngine, "look", lambda self: "vpncloud")
+    monkeypatch.setattr(FakeEngine, "first_missing", lambda self: "vpncloud")
     assert run("--results", str(tmp_path), "--dry-run") == 0
     assert (
         "3 runs; which of them are finished is not known: vpncloud is not in the cache"
