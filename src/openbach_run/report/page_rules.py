@@ -325,7 +325,7 @@ def _changes(block: Block, pairs: Sequence[Comparison]) -> str:
     """Return comparisons one by one: `33 s with WireGuard instead of 480 s over GEO`."""
     parts = []
     for pair in sorted(pairs, key=lambda each: each.change.median ** _sign(block))[:MOST_VALUES]:
-        figure, reference = words.medians(block, pair)
+        figure, reference = words.figures_of(block, pair)
         vpn = f" {words.with_value(block, 'vpn', pair.cell)}" if "vpn" in block.swept else ""
         link = where(block, pair.cell, ("cc", "pep", "vpn", "loss"))
         parts.append(f"{figure}{vpn} instead of {reference}{f' {link}' if link else ''}")
@@ -400,7 +400,7 @@ def behind_pep(page: PageOne, block: Block) -> str:
     texts = []
     worst_first = sorted(pairs, key=lambda pair: -(pair.change.median ** _sign(block)))
     for pair in worst_first[:MOST_TOLD]:
-        figure, reference = words.medians(block, pair)
+        figure, reference = words.figures_of(block, pair)
         text = f"{figure} with {named(best)} instead of {reference} without VPN"
         place = where(block, pair.cell, ("cc", "pep", "vpn"))
         texts.append(f"{text} ({words.percent(pair.change)}){f', {place}' if place else ''}")

@@ -206,15 +206,14 @@ def figure(block: Block, *values: float) -> str:
     return f"{span(values)} {block.of_measure.unit}".rstrip()
 
 
-def medians(block: Block, pair: Comparison) -> list[str]:
+def figures_of(block: Block, pair: Comparison) -> list[str]:
     """Return the medians of a comparison's two cells in words."""
     return [figure(block, block.median(cell)) for cell in (pair.cell, pair.reference)]
 
 
 def with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison) -> str:
     """Return what a PEP changes with a VPN and without: `494 s instead of 494 s with WireGuard`."""
-    cells = kept.cell, kept.reference, helps.cell, helps.reference
-    figures = [figure(block, block.median(cell)) for cell in cells]
+    figures = [*figures_of(block, kept), *figures_of(block, helps)]
     link = where(block, kept.cell, ("pep", "vpn"))
     text = f"{figures[0]} instead of {figures[1]} with {named(vpn)}, {figures[2]} instead of"
     return f"{text} {figures[3]} without VPN{f', {link}' if link else ''}"
@@ -222,7 +221,7 @@ def with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison
 
 def beside(block: Block, pair: Comparison) -> str:
     """Return two VPNs' medians: `46 s instead of 34 s with WireGuard (+34 %), over GEO`."""
-    figures = medians(block, pair)
+    figures = figures_of(block, pair)
     other = named(pair.reference.values["vpn"])
     link = where(block, pair.cell, ("vpn",))
     text = f"{figures[0]} instead of {figures[1]} with {other} ({percent(pair.change)})"

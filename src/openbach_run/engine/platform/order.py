@@ -82,7 +82,7 @@ def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
                 "openbach_functions": functions,
             }
         )
-    return Order(scenarios, arguments, {platforms: name for name, platforms in called.items()})
+    return Order(scenarios, arguments, {uploaded: name for name, uploaded in called.items()})
 
 
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
