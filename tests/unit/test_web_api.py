@@ -916,6 +916,18 @@ def test_what_a_launch_has_of_its_own_is_in_the_list_and_in_its_command(client: 
     assert f"{place}</a>, with those of other launches" in client.get("/page/set/launch/1").text
 
 
+def test_a_page_has_the_record_of_each_run_that_has_finished(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a look that does not know of it goes on: the page does not ask again."""
+    index = client.app.state.services.index  # type: ignore[attr-defined]
+    monkeypatch.setattr(index, "look", lambda limit_s=0, look=index.look: limit_s > 1 and look())
+    launch(client)
+    state = "/page/set/launch/1/state"
+    wait_for(lambda: client.get(state).json()["state"] == "finished", "the end of the run")
+    assert 'class="pick"' in client.get("/page/set/launch/1?part=map").text
+
+
 def test_the_form_says_what_preset_is_and_that_an_example_waits_for_launch(
     client: TestClient,
 ) -> None:

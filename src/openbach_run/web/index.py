@@ -109,10 +109,10 @@ class Index:
     def look(self, limit_s: float = float("inf")) -> None:
         """Bring the index up to date, or as far as the time allows.
 
-        With a limit it does nothing while another look goes on.
+        With a limit it does nothing if another look goes on for that long.
         """
         # Two looks at a time would read the same records.
-        if not self._lock.acquire(blocking=limit_s == float("inf")):
+        if not self._lock.acquire(timeout=min(limit_s, threading.TIMEOUT_MAX)):
             return
         try:
             end_s = time.monotonic() + limit_s

@@ -152,6 +152,11 @@ SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, {STATUS},
     FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
     LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ?1
 """
+UNREAD = """
+SELECT 1 FROM member m JOIN instance i ON i.id = m.instance
+    LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
+    WHERE m.launch = ? AND i.status = 'Finished Ok' AND r.id IS NULL LIMIT 1
+"""
 
 
 def runs_of(services: Services, item: str) -> list[Run]:
@@ -171,6 +176,12 @@ def runs_of(services: Services, item: str) -> list[Run]:
         return run._replace(status=RUNNING) if goes_on else run
 
     return list(map(now, runs)) if running else runs
+
+
+def unread(services: Services, item: str) -> bool:
+    """Return whether a run of a launch has finished whose record is not in the index."""
+    kind, _, name = item.partition("/")
+    return kind == "launch" and bool(services.database.rows(UNREAD, number_of(name)))
 
 
 def measured_by(services: Services, runs: Iterable[Run]) -> dict[int, dict[str, float]]:
