@@ -56,7 +56,7 @@ ABOUT = {
 
 
 def taken(seconds: float) -> dict[str, tuple[int, ...]]:
-    return {one.figure.name: one.seeds for one in some_of(FIGURES, seconds)}
+    return {one.cell.name: one.seeds for one in some_of(FIGURES, seconds)}
 
 
 def test_what_is_different_comes_before_what_is_cheap() -> None:

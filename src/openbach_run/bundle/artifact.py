@@ -107,7 +107,7 @@ class Said:
         for claim in self.claims:
             for key in {claim.name, claim.name.partition(" ")[0]}:
                 of_claims.setdefault(key.upper(), []).extend(claim.results)
-        known = {figure.name for figure in self.results}
+        known = {cell.name for cell in self.results}
         for name in names:
             if name.upper() in known:
                 wanted.append(name.upper())
@@ -117,7 +117,7 @@ class Said:
                 claims = dict.fromkeys(claim.name.partition(" ")[0] for claim in self.claims)
                 listed = ", ".join([f"R1 to R{len(known)}", *claims])
                 raise InputError(f"--only {name}: no result and no claim of it; there are {listed}")
-        return [figure for figure in self.results if figure.name in set(wanted)]
+        return [cell for cell in self.results if cell.name in set(wanted)]
 
     def as_json(self) -> str:
         """Return it as the text of results.json."""
@@ -126,9 +126,9 @@ class Said:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Runs of a figure that are to be repeated."""
+    """Runs of a listed cell that are to be repeated."""
 
-    figure: ListedCell
+    cell: ListedCell
     seeds: tuple[int, ...]
     records: tuple[Record, ...] = ()
     """Records of the runs, if they are not looked up by their run_ids."""
@@ -136,7 +136,7 @@ class Chosen:
     @property
     def wall_s(self) -> float:
         """Return how long they took, one after the other."""
-        by_seed = dict(zip(self.figure.seeds, self.figure.wall_s, strict=True))
+        by_seed = dict(zip(self.cell.seeds, self.cell.wall_s, strict=True))
         return sum(by_seed[seed] for seed in self.seeds)
 
 
@@ -231,10 +231,10 @@ def said_by(
     campaigns = read_campaigns(directories)
     for run in campaigns.runs:
         _check_run(run, scenarios.additions)
-    figures = []
+    listed = []
     for number, cell in enumerate(campaigns.cells, 1):
-        figures.append(_figure(f"R{number}", cell, campaigns, scenarios))
-    names = {id(cell): figure.name for cell, figure in zip(campaigns.cells, figures, strict=True)}
+        listed.append(_listed(f"R{number}", cell, campaigns, scenarios))
+    names = {id(cell): entry.name for cell, entry in zip(campaigns.cells, listed, strict=True)}
     findings: list[Claimed] = []
     for name, claim in described.items():
         judged = judge(name, claim, campaigns)
@@ -242,7 +242,7 @@ def said_by(
             for finding in judged.findings:
                 if finding.comparisons:
                     findings.append(_claimed(name, judged.statement, finding, names))
-    return Said(tuple(figures), tuple(findings))
+    return Said(tuple(listed), tuple(findings))
 
 
 def check_names(directories: Sequence[Path]) -> None:
@@ -304,8 +304,8 @@ def _check_planned(directory: Path) -> None:
             )
 
 
-def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: Repeatable) -> ListedCell:
-    """Return a cell as a figure. Raises InputError if no bundle could repeat it."""
+def _listed(name: str, cell: Cell, campaigns: Campaigns, scenarios: Repeatable) -> ListedCell:
+    """Return a cell as it is listed. Raises InputError if no bundle could repeat it."""
     runs = sorted(cell.runs, key=lambda run: run.seed)
     records = [run.record for run in runs if run.record]
     place = runs[0].run_dir
@@ -390,11 +390,11 @@ def _value(setting: str) -> str:
 def _claimed(name: str, statement: str, finding: Finding, names: Mapping[int, str]) -> Claimed:
     part = finding.part
     compared: list[tuple[str, float | None]] = []
-    figures: dict[str, None] = {}
+    results: dict[str, None] = {}
     for pair in finding.comparisons:
         compared.append((pair.name, pair.estimate.median if pair.estimate else None))
         for cell in _cells(pair):
-            figures[names[id(cell)]] = None
+            results[names[id(cell)]] = None
     kind = part.as_ if part.against is not None else part.measure
     return Claimed(
         f"{name} {finding.orbit.upper()}".strip(),
@@ -404,7 +404,7 @@ def _claimed(name: str, statement: str, finding: Finding, names: Mapping[int, st
         part.bounds,
         kind,
         tuple(compared),
-        tuple(figures),
+        tuple(results),
     )
 
 
@@ -412,32 +412,32 @@ def _cells(pair: Comparison) -> list[Cell]:
     return [cell for cell in (pair.cell, pair.against) if cell is not None]
 
 
-def some_of(figures: Sequence[ListedCell], seconds: float) -> list[Chosen]:
+def some_of(cells: Sequence[ListedCell], seconds: float) -> list[Chosen]:
     """Return runs that take at most some seconds one after the other; at least one.
 
     The cheapest come first that have a word of a command which no other has; then the cheapest.
     """
     runs = []
-    for figure in figures:
-        for seed, wall_s in zip(figure.seeds, figure.wall_s, strict=True):
-            runs.append((wall_s, figure.name, seed, figure))
+    for cell in cells:
+        for seed, wall_s in zip(cell.seeds, cell.wall_s, strict=True):
+            runs.append((wall_s, cell.name, seed, cell))
     runs.sort(key=lambda run: (run[0], int(run[1][1:]), run[2]))
     left_s, seen = seconds, set[str]()
     taken: dict[str, list[int]] = {}
     for only_new in (True, False):
-        for wall_s, name, seed, figure in runs:
-            new = {*figure.command.split(" --seeds ")[0].split()} - seen
+        for wall_s, name, seed, cell in runs:
+            new = {*cell.command.split(" --seeds ")[0].split()} - seen
             if (only_new and not new) or seed in taken.get(name, ()):
                 continue
             if wall_s <= left_s or not taken:
                 taken.setdefault(name, []).append(seed)
                 left_s -= wall_s
                 seen |= new
-    return [Chosen(fig, tuple(sorted(taken[fig.name]))) for fig in figures if fig.name in taken]
+    return [Chosen(cell, tuple(sorted(taken[cell.name]))) for cell in cells if cell.name in taken]
 
 
 def spread(directories: Sequence[Path], count: int) -> list[Chosen]:
-    """Return finished runs of each results directory, evenly spread, as figures of a run each.
+    """Return finished runs of each results directory, evenly spread, each as a cell of one run.
 
     Raises InputError if no run in virtual time has finished.
     """
@@ -453,10 +453,10 @@ def spread(directories: Sequence[Path], count: int) -> list[Chosen]:
         for record in finished[:: max(1, -(-len(finished) // count))] if count else []:
             words, seeds = shlex.join(record.repetition[:-1]), (record.seed,)
             name = directory.resolve().name
-            figure = ListedCell(
+            cell = ListedCell(
                 record.run_id, name, words, seeds, (record.run_id,), title=f"of {name}"
             )
-            chosen.append(Chosen(figure, seeds, (record,)))
+            chosen.append(Chosen(cell, seeds, (record,)))
     return chosen
 
 

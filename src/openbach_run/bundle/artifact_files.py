@@ -144,9 +144,9 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
             shutil.copytree(place, copy / name)
         elif place.exists():
             shutil.copyfile(place, copy / name)
-    for figure in said.results:
-        if figure.results == copy.name:
-            for run_id in figure.runs:
+    for cell in said.results:
+        if cell.results == copy.name:
+            for run_id in cell.runs:
                 run_files.copy(directory / "runs" / run_id, copy / "runs" / run_id)
     parquet_of(copy)
     # Records are closed to other users; an artifact is for everybody.
@@ -282,7 +282,7 @@ def verify(
 ) -> bool:
     """Check an artifact and repeat runs of it; return whether all is the same.
 
-    They are those of the figures and claims that `only` names, and as many as fit into `minutes`.
+    They are those of the cells and claims that `only` names, and as many as fit into `minutes`.
     Raises InputError, SetupError.
     """
     if minutes is not None and not 0 < minutes < 1e6:
@@ -296,11 +296,11 @@ def verify(
         print(f"openbach-run: {place}: {text}", file=sys.stderr)
         return False
     print(f"{len(said.results)} results and {len(said.claims)} claims follow from the records")
-    figures = said.results if only is None else said.named(only.split(","))
+    cells = said.results if only is None else said.named(only.split(","))
     if minutes is None:
-        chosen = [Chosen(figure, figure.seeds) for figure in figures]
+        chosen = [Chosen(cell, cell.seeds) for cell in cells]
     else:
-        chosen = some_of(figures, minutes * 60 / SLOWER)
+        chosen = some_of(cells, minutes * 60 / SLOWER)
     return _are_same(place, chosen, options, quiet)
 
 
@@ -349,11 +349,11 @@ def _first_difference(records: bytes, written: bytes) -> str:
 def _are_same(
     place: Path, chosen: Sequence[Chosen], options: Options, quiet: bool, *, plain: bool = False
 ) -> bool:
-    """Repeat runs, and print a line for each figure; return whether all are the same.
+    """Repeat runs, and print a line for each cell; return whether all are the same.
 
     Of a plain artifact only the packets have to be.
     """
-    wanted = [_asked(choice, Store(place / RESULTS / choice.figure.results)) for choice in chosen]
+    wanted = [_asked(choice, Store(place / RESULTS / choice.cell.results)) for choice in chosen]
     new = _repeated(wanted, options, quiet) if wanted else []
     good = True
     for choice, (_, records) in zip(chosen, wanted, strict=True):
@@ -375,12 +375,12 @@ def _are_same(
 
 def _asked(choice: Chosen, store: Store) -> tuple[list[str], list[Record]]:
     """Return scenario and values of runs, and their records, which can be read."""
-    words = shlex.split(choice.figure.command.split(" --seeds ")[0])
+    words = shlex.split(choice.cell.command.split(" --seeds ")[0])
     if choice.records:
         return words, list(choice.records)
     own = f"={store.directory.parents[1].absolute() / FILES}/"
     words = [word.replace(f"={FILES}/", own, 1) for word in words]
-    runs = dict(zip(choice.figure.seeds, choice.figure.runs, strict=True))
+    runs = dict(zip(choice.cell.seeds, choice.cell.runs, strict=True))
     loaded = (store.load(runs[seed]) for seed in choice.seeds)
     return words, [record for record in loaded if record is not None]
 
@@ -420,6 +420,6 @@ def _named(record: Record) -> dict[str, str]:
 
 
 def _line(choice: Chosen) -> str:
-    figure = choice.figure
-    value = "" if figure.median is None else f" = {figure.median:.7g} {figure.unit}".rstrip()
-    return f"{figure.name} {figure.title}{value}, {len(choice.seeds)} of {len(figure.seeds)} seeds"
+    cell = choice.cell
+    value = "" if cell.median is None else f" = {cell.median:.7g} {cell.unit}".rstrip()
+    return f"{cell.name} {cell.title}{value}, {len(choice.seeds)} of {len(cell.seeds)} seeds"

@@ -14,8 +14,7 @@ from openbach_run.bundle.artifact import Chosen, Claimed, ListedCell, Said
 from openbach_run.campaign.forecast import duration
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import printable
-from openbach_run.results.intervals import Estimate
-from openbach_run.results.intervals import figure as shown
+from openbach_run.results.intervals import Estimate, figure
 
 COLUMNS = 96
 QUICK_MIN = 10
@@ -30,9 +29,9 @@ def readme(said: Said, quick: Sequence[Chosen], about: Mapping[str, Any]) -> str
     return _set(
         "artifact.md.j2",
         said=said,
-        runs=sum(len(figure.seeds) for figure in said.results),
-        total_s=sum(sum(figure.wall_s) for figure in said.results),
-        first=min(said.results, key=lambda figure: sum(figure.wall_s)),
+        runs=sum(len(cell.seeds) for cell in said.results),
+        total_s=sum(sum(cell.wall_s) for cell in said.results),
+        first=min(said.results, key=lambda cell: sum(cell.wall_s)),
         minutes=QUICK_MIN,
         quick=sum(len(choice.seeds) for choice in quick),
         quick_s=sum(choice.wall_s for choice in quick),
@@ -76,14 +75,14 @@ def _claim_cells(claim: Claimed) -> list[str]:
     ]
 
 
-def _value(figure: ListedCell) -> str:
-    """Return a figure's value as a table has it."""
-    failed = f"{figure.failed} of {len(figure.seeds)} runs fail" if figure.failed else ""
-    if figure.median is None:
-        whole = f"a table of {figure.parts} values" if figure.parts else "no measure: the packets"
+def _value(cell: ListedCell) -> str:
+    """Return a cell's value as a table has it."""
+    failed = f"{cell.failed} of {len(cell.seeds)} runs fail" if cell.failed else ""
+    if cell.median is None:
+        whole = f"a table of {cell.parts} values" if cell.parts else "no measure: the packets"
         return failed or whole
-    interval = Estimate(figure.median, figure.low, figure.high, len(figure.seeds))
-    value = f"{figure.title} {shown(interval)} {figure.unit}".strip()
+    interval = Estimate(cell.median, cell.low, cell.high, len(cell.seeds))
+    value = f"{cell.title} {figure(interval)} {cell.unit}".strip()
     return ", ".join(filter(None, [value, failed]))
 
 

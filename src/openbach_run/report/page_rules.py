@@ -61,7 +61,7 @@ def of_block(page: PageOne, block: Block) -> list[str]:
         return [head(block), no_claim(block)]
     rules: list[Callable[[PageOne, Block], str]] = [
         behind_pep, decides, better_transport, pep_helps, pep_taken, costs, caveat, avoid, parts,
-        lost_pings, leased, no_advice, tails,
+        lost_pings, only_fixed_rate, no_advice, tails,
     ]  # fmt: skip
     lines = [head(block)]
     for rule in rules:
@@ -569,14 +569,14 @@ def lost_pings(page: PageOne, block: Block) -> str:
     return say("lost", lost=words.short(most), where=f" ({place})" if place else "") if most else ""
 
 
-def leased(page: PageOne, block: Block) -> str:
+def only_fixed_rate(page: PageOne, block: Block) -> str:
     """Say what senders without congestion control do, which are no advice."""
     cells = [cell for cell in block.cells if has_fixed_rate(cell)]
     if not cells:
         return ""
     best = min(cells, key=lambda cell: block.median(cell) ** _sign(block))
     best_words = " ".join((words.figure(block, block.median(best)), where(block, best, ("vpn",))))
-    return say("leased", vpn=named(best.values["vpn"]), told=best_words.strip())
+    return say("only_fixed_rate", vpn=named(best.values["vpn"]), told=best_words.strip())
 
 
 def missing(page: PageOne) -> str:

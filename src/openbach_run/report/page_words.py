@@ -71,7 +71,7 @@ TEMPLATES = {
         "Chance matters most{where}: half of the runs have a {measure} of at most {median}, one in"
         " ten of more than {p90}."
     ),
-    "leased": "{vpn} has no congestion control, so only on a leased rate: {told}.",
+    "only_fixed_rate": "{vpn} has no congestion control, so only on a leased rate: {told}.",
     "parts": "The parts where that is worst{where}: {told}.",
     "lost": "Up to {lost} % of the pings are lost{where}.",
     "ratios": (
