@@ -920,11 +920,12 @@ def test_a_page_has_the_record_of_each_run_that_has_finished(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if a look that does not know of it goes on: the page does not ask again."""
-    index = client.app.state.services.index  # type: ignore[attr-defined]
-    monkeypatch.setattr(index, "look", lambda limit_s=0, look=index.look: limit_s > 1 and look())
+    services = client.app.state.services  # type: ignore[attr-defined]
+    look, finished = services.index.look, "SELECT 1 FROM instance WHERE status = 'Finished Ok'"
+    monkeypatch.setattr(services.index, "look", lambda limit_s=0: limit_s > 1 and look())
     launch(client)
-    state = "/page/set/launch/1/state"
-    wait_for(lambda: client.get(state).json()["state"] == "finished", "the end of the run")
+    wait_for(lambda: services.database.rows(finished), "the end of the run")
+    assert ",Finished Ok," in client.get("/page/set/launch/1/results.csv").text
     assert 'class="pick"' in client.get("/page/set/launch/1?part=map").text
 
 

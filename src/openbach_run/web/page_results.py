@@ -24,8 +24,6 @@ from openbach_run.web.store import RUNNING, STOPPED
 
 LOOK_S = 0.1
 """The time in s that a page takes to look for new results; the rest is found in the background."""
-RECORD_S = 10.0
-"""The longest in s that a page of a set waits for the records of runs that have ended."""
 SORTED = ("title", "scenarios", "total", "state", "date")
 """Attributes of a set by which the list of results can be sorted."""
 ASKED = ("q", "scenario", "state", "tag", "from", "to", "deleted")
@@ -118,7 +116,7 @@ def address(item: str) -> str:
 @router.get("/page/set/{kind}/{name}")
 def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     """Show the heat map of a set; with `part` in the address only what changes while runs go on."""
-    _look(services, f"{kind}/{name}")
+    services.index.look(LOOK_S)
     results = result_sets.find_set(services, f"{kind}/{name}")
     # Before the runs are read: the page then asks again if anything changes meanwhile.
     version = state_of(services, results)["version"]
@@ -151,14 +149,6 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
         failed=[run for run in runs if run.failed][: result_sets.PER_PAGE],
         stopped=[run for run in runs if run.status == STOPPED and run.left],
     )
-
-
-def _look(services: Services, item: str) -> None:
-    """Look for new results, until each run of a launch that has finished has its record."""
-    services.index.look(LOOK_S)
-    # A look that began before the last of them finished may still go on: another would not wait.
-    if result_sets.unread(services, item):
-        services.index.look(RECORD_S)
 
 
 def again(services: Services, results: Results, row: Any, runs: list[Run]) -> str:
@@ -199,7 +189,7 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
 @router.get("/page/set/{kind}/{name}/state")
 def state(kind: str, name: str, services: With) -> Response:
     """Return the counts of a set, for a page that follows them."""
-    _look(services, f"{kind}/{name}")
+    services.index.look(LOOK_S)
     return Json(state_of(services, result_sets.find_set(services, f"{kind}/{name}")))
 
 

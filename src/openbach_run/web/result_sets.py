@@ -34,6 +34,8 @@ MARK_LENGTH = 5000
 DATED = re.compile(r"(.+)\.(\d{4}-\d\d-\d\dT\d{6}\.\d{6})", re.DOTALL)
 """The name of a deleted folder in DELETED: its own name, and when it was deleted (UTC)."""
 PER_PAGE = 50
+RECORD_S = 10.0
+"""The longest in s that a reader of runs waits for the records of those that have finished."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, {STATUS},
     FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
     LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ?1
 """
+# Runs that have finished whose records are not in the index.
 UNREAD = """
 SELECT 1 FROM member m JOIN instance i ON i.id = m.instance
     LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
@@ -160,9 +163,15 @@ SELECT 1 FROM member m JOIN instance i ON i.id = m.instance
 
 
 def runs_of(services: Services, item: str) -> list[Run]:
-    """Return the runs of a set, in the order in which they were asked for if that is known."""
+    """Return the runs of a set, in the order in which they were asked for if that is known.
+
+    Those of a launch that have finished have their records, unless these cannot be read.
+    """
     kind, _, name = item.partition("/")
     if kind == "launch":
+        # A look that began before the last one finished may still go on.
+        if services.database.rows(UNREAD, number_of(name)):
+            services.index.look(RECORD_S)
         sql = RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part"
         return list(map(Run._make, services.database.rows(sql, number_of(name))))
     running = services.index.running.get(name, set())
@@ -176,12 +185,6 @@ def runs_of(services: Services, item: str) -> list[Run]:
         return run._replace(status=RUNNING) if goes_on else run
 
     return list(map(now, runs)) if running else runs
-
-
-def unread(services: Services, item: str) -> bool:
-    """Return whether a run of a launch has finished whose record is not in the index."""
-    kind, _, name = item.partition("/")
-    return kind == "launch" and bool(services.database.rows(UNREAD, number_of(name)))
 
 
 def measured_by(services: Services, runs: Iterable[Run]) -> dict[int, dict[str, float]]:
