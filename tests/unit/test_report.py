@@ -527,8 +527,8 @@ def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
     others = {
         "D1": "real_geo", "D2": "real_geo", "D3": "real_geo", "D4": "real_geo",
         "E1": "encrypted_pep", "E2": "qpep", "E3": "quic_pep", "E4": "pep_start",
-        "G1": "vsat", "G2": "vsat", "G3": "vsat",
-        "M7": "mqvpn_netns", "M8": "mqvpn_netns",
+        "G1": "vsat", "G2": "vsat", "G3": "vsat", "M7": "mqvpn_netns", "M8": "mqvpn_netns",
+        "S1": "starlink_2022", "S2": "starlink_2022", "S3": "starlink_2022",
     }  # fmt: skip
     documents = {name: one.get("document", SATCOM) for name, one in described.items()}
     assert {name: documents[name] for name in others} == others
