@@ -7,7 +7,9 @@ ten times less of what disturbs this machine. Both are printed as median [10th t
 with the ratio of the medians, whether the real median lies within all of virtual time's, and the
 p value of a two-sample test (Kolmogorov and Smirnov). The exit code is 0 if in all cells but one
 the medians differ by less than 3 % and the real one lies within. A run takes ten times as long as
-what it measures, so six go at the same time; nothing else should run meanwhile.
+what it measures, so six go at the same time; nothing else should run meanwhile. A real clock's
+token bucket has two packets, virtual time's one: by that alone `bbr2` over LEO differs by 1.5 %
+(docs/trust.md has both with two, by a change of `bucket_bytes` in src/openbach_jobs/netem.py).
 """
 
 from __future__ import annotations
