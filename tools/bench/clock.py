@@ -7,9 +7,10 @@ ten times less of what disturbs this machine. Both are printed as median [10th t
 with the ratio of the medians, whether the real median lies within all of virtual time's, and the
 p value of a two-sample test (Kolmogorov and Smirnov). The exit code is 0 if in all cells but one
 the medians differ by less than 3 % and the real one lies within. A run takes ten times as long as
-what it measures, so six go at the same time; nothing else should run meanwhile. A real clock's
-token bucket has two packets, virtual time's one: by that alone `bbr2` over LEO differs by 1.5 %
-(docs/trust.md has both with two, by a change of `bucket_bytes` in src/openbach_jobs/netem.py).
+what it measures. One goes on each CPU, since iperf3 takes a whole one after its last byte; nothing
+else should run meanwhile. A real clock's token bucket has two packets, virtual time's one: by that
+alone `bbr2` over LEO differs by 1.5 % (docs/trust.md has both with two, by a change of
+`bucket_bytes` in src/openbach_jobs/netem.py).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--clock", default="real/10", help="the real one (real/10)")
     parser.add_argument("--noise", default="host", help="in virtual time (host)")
-    parser.add_argument("--workers", type=int, default=6, help="real runs at the same time (6)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="real runs at a time")
     parser.add_argument("--results", type=Path, default=REPOSITORY / "results/clock")
     parser.add_argument("--cells", nargs="+", default=CELLS, metavar="CELL")
     arguments = parser.parse_args()
