@@ -922,7 +922,7 @@ def test_a_page_has_the_record_of_each_run_that_has_finished(
     """Also if a look that does not know of it goes on: the page does not ask again."""
     services = client.app.state.services  # type: ignore[attr-defined]
     look, finished = services.index.look, "SELECT 1 FROM instance WHERE status = 'Finished Ok'"
-    monkeypatch.setattr(services.index, "look", lambda limit_s=0: limit_s > 1 and look())
+    monkeypatch.setattr(services.index, "look", lambda limit_s=0, wait_s=0: wait_s and look())
     launch(client)
     wait_for(lambda: services.database.rows(finished), "the end of the run")
     assert ",Finished Ok," in client.get("/page/set/launch/1/results.csv").text

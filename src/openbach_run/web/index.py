@@ -106,13 +106,13 @@ class Index:
             except Exception:  # the database is full, say: it may be better later
                 logging.getLogger(__name__).exception("the index of results")
 
-    def look(self, limit_s: float = float("inf")) -> None:
+    def look(self, limit_s: float = float("inf"), wait_s: float = 0) -> None:
         """Bring the index up to date, or as far as the time allows.
 
-        With a limit it does nothing if another look goes on for that long.
+        With a limit it does nothing if another look goes on, and does not end within `wait_s`.
         """
         # Two looks at a time would read the same records.
-        if not self._lock.acquire(timeout=min(limit_s, threading.TIMEOUT_MAX)):
+        if not self._lock.acquire(timeout=-1 if limit_s == float("inf") else wait_s):
             return
         try:
             end_s = time.monotonic() + limit_s

@@ -171,7 +171,7 @@ def runs_of(services: Services, item: str) -> list[Run]:
     if kind == "launch":
         # A look that began before the last one finished may still go on.
         if services.database.rows(UNREAD, number_of(name)):
-            services.index.look(RECORD_S)
+            services.index.look(RECORD_S, wait_s=RECORD_S)
         sql = RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part"
         return list(map(Run._make, services.database.rows(sql, number_of(name))))
     running = services.index.running.get(name, set())
