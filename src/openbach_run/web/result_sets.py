@@ -154,12 +154,6 @@ SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, {STATUS},
     FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
     LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ?1
 """
-# Runs that have finished whose records are not in the index.
-UNREAD = """
-SELECT 1 FROM member m JOIN instance i ON i.id = m.instance
-    LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
-    WHERE m.launch = ? AND i.status = 'Finished Ok' AND r.id IS NULL LIMIT 1
-"""
 
 
 def runs_of(services: Services, item: str) -> list[Run]:
@@ -169,11 +163,13 @@ def runs_of(services: Services, item: str) -> list[Run]:
     """
     kind, _, name = item.partition("/")
     if kind == "launch":
-        # A look that began before the last one finished may still go on.
-        if services.database.rows(UNREAD, number_of(name)):
+        sql, number = RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name)
+        runs = list(map(Run._make, services.database.rows(sql, number)))
+        if any(run.finished and run.row is None for run in runs):
+            # A look that began before the last one finished may still go on.
             services.index.look(RECORD_S, wait_s=RECORD_S)
-        sql = RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part"
-        return list(map(Run._make, services.database.rows(sql, number_of(name))))
+            runs = list(map(Run._make, services.database.rows(sql, number)))
+        return runs
     running = services.index.running.get(name, set())
     ask = services.database.rows
     runs = services.index.remembered(
