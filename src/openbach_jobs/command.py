@@ -81,9 +81,9 @@ def interface_mtu(name: str) -> int:
 
 def segment_bytes(connection: socket.socket) -> int:
     """Return the segment size (MSS) that TCP sends with, its options included."""
-    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    (segment,) = struct.unpack_from("=I", told, TCPI_SND_MSS_AT)
-    return int(segment) + (TIMESTAMPS_BYTES if told[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0)
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    (segment,) = struct.unpack_from("=I", info, TCPI_SND_MSS_AT)
+    return int(segment) + (TIMESTAMPS_BYTES if info[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0)
 
 
 def run(
@@ -106,9 +106,9 @@ def run(
     except FileNotFoundError:
         sys.exit(f"{words[0]} is not installed on this host")
     if done.returncode:
-        said = done.stderr.strip() or done.stdout.strip()
-        given = f"; its input was:\n{text}" if text else ""
-        sys.exit(f"{' '.join(words)}: exit code {done.returncode}: {said}{given}")
+        reason = done.stderr.strip() or done.stdout.strip()
+        read = f"; its input was:\n{text}" if text else ""
+        sys.exit(f"{' '.join(words)}: exit code {done.returncode}: {reason}{read}")
     return done.stdout
 
 
@@ -247,9 +247,9 @@ def _changes(groups: int) -> Iterator[socket.socket | None]:
     if not groups:
         yield None
         return
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as told:
-        told.bind((0, groups))
-        yield told
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as changes:
+        changes.bind((0, groups))
+        yield changes
 
 
 def record(

@@ -61,17 +61,17 @@ class Model:
     Raises ValueError for what is out of range.
     """
 
-    def __init__(self, **given: float) -> None:
-        """Take the parameters that are given, and the defaults of the others.
+    def __init__(self, **values: float) -> None:
+        """Take the given values, and the defaults of the others.
 
         Raises ValueError.
         """
         known = self.parameters()
-        for name, value in given.items():
+        for name, value in values.items():
             least, greatest = known[name].least, known[name].greatest
             if not least <= value <= greatest:
                 raise ValueError(f"{name} is {value}: it must be from {least} to {greatest}")
-        vars(self).update({name: parameter.default for name, parameter in known.items()} | given)
+        vars(self).update({name: parameter.default for name, parameter in known.items()} | values)
 
     def __eq__(self, other: object) -> bool:
         """Return whether another model is of the same kind with the same parameters."""
@@ -118,12 +118,12 @@ class Constellation(Model):
     step_s: float = parameter(1.0, 0.01, 3600, "time between two values of the delay")
     rate_bps: float = parameter(10e6, 1000, 1e12, "of each direction")
 
-    def __init__(self, **given: float) -> None:
+    def __init__(self, **values: float) -> None:
         """Check that the parameters fit each other.
 
         Raises ValueError.
         """
-        super().__init__(**given)
+        super().__init__(**values)
         if self.phasing >= self.planes:
             raise ValueError(
                 f"phasing is {self.phasing}: it must be below the number of planes, {self.planes}"

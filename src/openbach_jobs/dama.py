@@ -165,8 +165,8 @@ class Access:
     @property
     def most_bps(self) -> float:
         """Return the rate that a terminal has at most, if all others are silent."""
-        asked = self.capacity_bps if self["vbdc_bytes"] else self["cra"] + self["rbdc"]
-        return float(min(self.capacity_bps, asked + self["fca"]))
+        on_request_bps = self.capacity_bps if self["vbdc_bytes"] else self["cra"] + self["rbdc"]
+        return float(min(self.capacity_bps, on_request_bps + self["fca"]))
 
     def superframes(self, name: str) -> int:
         """Return a duration in superframes, rounded up."""
@@ -238,19 +238,19 @@ class Access:
         return float(superframes * self.superframe_us / 1e6)
 
 
-def share_text(given: Mapping[str, Any]) -> str:
+def share_text(texts: Mapping[str, Any]) -> str:
     """Return the text of a terminal's share in an inventory: cra=50k;rbdc=1M.
 
     Raises ValueError with the name of the value, and what would be right.
     """
-    for name, value in given.items():
+    for name, value in texts.items():
         if name not in SHARE:
             raise ValueError(f"{name}: a share has {', '.join(SHARE)}")
         try:
             SHARE[name].read(str(value))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    return ";".join(f"{name}={value}" for name, value in given.items())
+    return ";".join(f"{name}={value}" for name, value in texts.items())
 
 
 def shares(text: str, access: Access) -> dict[str, Share]:
@@ -264,14 +264,14 @@ def shares(text: str, access: Access) -> dict[str, Share]:
         address, colon, values = part.partition(":")
         if not colon or address in by_address:
             raise ValueError(f"shares: {part!r} is not like 10.0.0.2:cra=50k, each address once")
-        given: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for pair in filter(None, values.split(";")):
-            name, _, given[name] = pair.partition("=")
+            name, _, texts[name] = pair.partition("=")
         try:
-            share_text(given)
+            share_text(texts)
         except ValueError as error:
             raise ValueError(f"shares: {address}: {error}") from None
-        by_address[address] = _share(given, access)
+        by_address[address] = _share(texts, access)
         if (
             access["algorithm"] == "sns3"
             and 0 < by_address[address].rbdc_bps <= by_address[address].cra_bps
@@ -293,12 +293,12 @@ def shares(text: str, access: Access) -> dict[str, Share]:
     return by_address
 
 
-def _share(given: Mapping[str, str], access: Access) -> Share:
-    """Return the numbers of a share; what is not given is the link's."""
+def _share(texts: Mapping[str, str], access: Access) -> Share:
+    """Return the numbers of a share; what it does not say is the link's."""
     numbers = []
     for name, value in SHARE.items():
-        if name in given:
-            numbers.append(round(value.read(given[name])))
+        if name in texts:
+            numbers.append(round(value.read(texts[name])))
         else:
             numbers.append(1 if name == "weight" else round(access[name]))
     return Share(*numbers)

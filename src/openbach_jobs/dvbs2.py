@@ -282,17 +282,17 @@ class Forward:
     def _changes_of(
         self, terminal: int, delay_ms: float, rows: Iterable[tuple[float, float]]
     ) -> list[Change]:
-        given = self.given_modcod(terminal)
+        fixed = self.given_modcod(terminal)
         series = _from_the_beginning(self.es_n0_db(terminal), rows)
         received: dict[int, int] = {}
         sent: dict[int, int] = {}
-        used = given or best(series[0][1] - self["margin_db"])
+        used = fixed or best(series[0][1] - self["margin_db"])
         sent[0] = _number_of(used)
         for time_s, es_n0_db in series:
             at_us = round(time_s * 1e6 - delay_ms * 1e3)
             # Of several before the first frame the last one counts.
             received[max(at_us, 0)] = _received(es_n0_db)
-            if given or not time_s:
+            if fixed or not time_s:
                 continue
             used = following(used, es_n0_db - self["margin_db"], self["hysteresis_db"])
             sent[at_us + round(self["loop_ms"] * 1e3)] = _number_of(used)

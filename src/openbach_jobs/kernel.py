@@ -52,8 +52,8 @@ def check(pieces: Iterable[str]) -> None:
 
 def missing(pieces: Iterable[str]) -> list[str]:
     """Return which of the pieces the kernel lacks."""
-    asked = [name for name in PIECES if name in {*pieces}]
-    tried = [f"{PIECES[name][1]} > /dev/null 2>&1 || echo {name}" for name in asked]
+    names = [name for name in PIECES if name in {*pieces}]
+    tried = [f"{PIECES[name][1]} > /dev/null 2>&1 || echo {name}" for name in names]
     script = "\n".join(["ip link set lo up", *tried])
     words = ["unshare", "--net", "sh", "-c", script]
     absent = subprocess.run(words, check=False, capture_output=True, text=True).stdout.split()
@@ -64,8 +64,8 @@ def missing(pieces: Iterable[str]) -> list[str]:
 
 def sentence(lacking: Iterable[str]) -> str:
     """Return what the kernel lacks, and the packages that have it."""
-    told = ", no ".join(f"{name} (module {PIECES[name][0]})" for name in lacking if name != SEED)
-    return f"this host's kernel {platform.release()} has no {told}: {installed_by()}"
+    names = ", no ".join(f"{name} (module {PIECES[name][0]})" for name in lacking if name != SEED)
+    return f"this host's kernel {platform.release()} has no {names}: {installed_by()}"
 
 
 def installed_by() -> str:

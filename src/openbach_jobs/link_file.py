@@ -352,9 +352,9 @@ def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 
     if not (close := get_close_matches(name, list(known), 1, likeness)):
         return ""
-    given, meant = (word.lower().rpartition("_")[2] for word in (name, close[0]))
-    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
-    return f"did you mean {close[0]}{unit if given != meant else ''}? "
+    suffix, meant = (word.lower().rpartition("_")[2] for word in (name, close[0]))
+    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (suffix in UNITS)
+    return f"did you mean {close[0]}{unit if suffix != meant else ''}? "
 
 
 class _Pass:

@@ -31,7 +31,7 @@ MOST_CHARACTERS = 500
 MOST_NUMBERS = 10_000
 UNLIKE_PCRE = re.compile(r"\(\?[a-zA-Z]*[aLux]|\(\?#|\[\[:|\\[uUN]")
 """Pattern of what Python and PCRE read differently."""
-FOUND, NOT_FOUND = 0, 1
+MATCHED, NOT_MATCHED = 0, 1
 NOWHERE = -1
 
 
@@ -127,7 +127,7 @@ def numbers(column: Sought, printed: Path) -> list[float]:
         text=True,
         errors="replace",
     )
-    if done.returncode not in (FOUND, NOT_FOUND):
+    if done.returncode not in (MATCHED, NOT_MATCHED):
         sys.exit(f"{column.name}: {column.find}: {done.stderr.strip()}")
     texts = done.stdout.split("\n")[:-1]
     for text in texts:

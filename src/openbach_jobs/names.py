@@ -44,8 +44,8 @@ class LookupFailed(OSError):
 def question_of(name: str, is_ipv6: bool, number: int) -> bytes:
     """Return a message that asks for the address of a name, with this number."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
-    asked = struct.pack("!HH", AAAA if is_ipv6 else A, IN)
-    return HEADER.pack(number, ASKS, 1, 0, 0, 0) + labels + b"\0" + asked
+    record = struct.pack("!HH", AAAA if is_ipv6 else A, IN)
+    return HEADER.pack(number, ASKS, 1, 0, 0, 0) + labels + b"\0" + record
 
 
 def answer_to(question: bytes, address: str) -> bytes:
@@ -57,16 +57,16 @@ def answer_to(question: bytes, address: str) -> bytes:
         raise ValueError("too short for a question")
     number, _, count, *_ = HEADER.unpack_from(question)
     is_ipv6 = ":" in address
-    asked = question[HEADER.size : question.index(b"\0", HEADER.size) + 5]
-    known = question_of(NAME, is_ipv6, number)[HEADER.size :]
-    if count != 1 or asked[:-4].lower() != known[:-4].lower():
-        return HEADER.pack(number, ANSWERS | NO_SUCH_NAME, 1, 0, 0, 0) + asked
-    if asked[-4:] != known[-4:]:  # the name has no address of this version
-        return HEADER.pack(number, ANSWERS, 1, 0, 0, 0) + asked
+    section = question[HEADER.size : question.index(b"\0", HEADER.size) + 5]
+    expected = question_of(NAME, is_ipv6, number)[HEADER.size :]
+    if count != 1 or section[:-4].lower() != expected[:-4].lower():
+        return HEADER.pack(number, ANSWERS | NO_SUCH_NAME, 1, 0, 0, 0) + section
+    if section[-4:] != expected[-4:]:  # the name has no address of this version
+        return HEADER.pack(number, ANSWERS, 1, 0, 0, 0) + section
     packed = socket.inet_pton(socket.AF_INET6 if is_ipv6 else socket.AF_INET, address)
     kind = AAAA if is_ipv6 else A
     record = struct.pack("!HHHIH", SAME_NAME, kind, IN, TTL_S, len(packed)) + packed
-    return HEADER.pack(number, ANSWERS, 1, 1, 0, 0) + asked + record
+    return HEADER.pack(number, ANSWERS, 1, 1, 0, 0) + section + record
 
 
 def address_in(answer: bytes, question: bytes) -> str:

@@ -351,8 +351,8 @@ def find(name: str, folder: Path = FOLDER) -> Preset:
     for suffix in (".yml", ".csv"):
         if (file := folder / f"{name}{suffix}").is_file():
             return read(file)
-    there = sorted({file.stem for pattern in ("*.yml", "*.csv") for file in folder.glob(pattern)})
-    raise PresetError(f"there is no satellite {name!r} in {folder}; there are {', '.join(there)}")
+    names = sorted({file.stem for pattern in ("*.yml", "*.csv") for file in folder.glob(pattern)})
+    raise PresetError(f"there is no satellite {name!r} in {folder}; there are {', '.join(names)}")
 
 
 def _read_other(

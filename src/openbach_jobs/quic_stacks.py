@@ -49,8 +49,8 @@ def upload(stack: str, address: str, size: int, cc: str, limit_s: float) -> dict
     environment = environment_of(stack, cc)
     words = [program_of(stack), "send", address, str(size), str(limit_s)]
     printed = run(*words, environment=environment, limit_s=limit_s + LATE_S)
-    told: dict[str, Any] = json.loads(printed)
-    return told
+    result: dict[str, Any] = json.loads(printed)
+    return result
 
 
 def environment_of(stack: str, cc: str) -> dict[str, str]:

@@ -65,8 +65,8 @@ class Reconfigurations(Model):
     spread_hold_ms: float = parameter(10.0, 10, 10_000, "how long such a delay stays, on average")
     rate_sd_pct: float = parameter(0.0, 0, 100, "standard deviation of an interval's rate")
 
-    def __init__(self, **given: float) -> None:
-        super().__init__(**given)
+    def __init__(self, **values: float) -> None:
+        super().__init__(**values)
         if self.grid_phase_s >= self.grid_s:
             raise ValueError(
                 f"grid_phase_s is {self.grid_phase_s:g}: it must be below grid_s, {self.grid_s:g}"

@@ -108,8 +108,8 @@ def test_every_line_is_taken_replaced_or_named(file: str, vpn: str) -> None:
     counts = [len(found.taken), *(sum(map(len, groups)) for groups in several)]
     assert (*counts, found.text) == COUNTS[file, vpn]
     assert found.text == "none" or folders.values_in(found.text) == found.values
-    assert folders.not_had(vpn, folders.values_in(found.text, "client")) == ""
-    assert folders.not_had(vpn, folders.values_in(found.text, "server")) == ""
+    assert folders.error_in_values(vpn, folders.values_in(found.text, "client")) == ""
+    assert folders.error_in_values(vpn, folders.values_in(found.text, "server")) == ""
 
 
 @pytest.mark.parametrize(("file", "vpn"), COUNTS)

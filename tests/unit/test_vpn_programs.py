@@ -342,7 +342,7 @@ def go_root(folder: Path, monkeypatch: pytest.MonkeyPatch, collector: str | None
         file.parent.mkdir(parents=True)
         file.write_text(collector)
     known = {"GOROOT": str(folder / "go"), "GOVERSION": "go1.27"}
-    monkeypatch.setattr(vpn_go_program, "said", lambda words, _: known[words[-1]] + "\n")
+    monkeypatch.setattr(vpn_go_program, "output_of", lambda words, _: known[words[-1]] + "\n")
     (folder / "work/mine").mkdir(parents=True)
     return folder / "work/mine"
 

@@ -248,7 +248,7 @@ def test_what_a_vpn_has_itself_it_takes(vpn: str) -> None:
         if name not in described["fixed"] and value
     }
     check_vpn_values(vpn, own, VPNS)
-    assert folders.not_had(vpn, own) == ""
+    assert folders.error_in_values(vpn, own) == ""
     read = {*read_by(vpn), "setup"}  # which the job reads itself
     assert {*described["takes"], *described["fixed"]} <= {*read, *described["fixed"]}
 
@@ -264,7 +264,7 @@ def test_what_a_vpn_has_itself_it_takes(vpn: str) -> None:
     ],
 )
 def test_the_job_refuses_what_its_vpn_does_not_have(vpn: str, text: str, words: str) -> None:
-    assert folders.not_had(vpn, folders.values_in(text)) == words
+    assert folders.error_in_values(vpn, folders.values_in(text)) == words
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_the_job_refuses_what_is_no_value(text: str) -> None:
 @pytest.mark.parametrize("vpn", sorted(VPNS))
 def test_the_page_and_the_job_take_the_same_of_every_vpn(vpn: str) -> None:
     assert {name: folders.describe(vpn)["takes"][name] for name in TAKES} == TAKES
-    assert folders.not_had(vpn, {"mtu": "1420", "clamp": "off"}) == ""
+    assert folders.error_in_values(vpn, {"mtu": "1420", "clamp": "off"}) == ""
 
 
 def test_the_job_and_its_declaration_have_the_same_pattern() -> None:

@@ -21,7 +21,7 @@ import bola
 import pycurl
 import video
 
-ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS, "3": 31}
+HTTP_VERSIONS = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS, "3": 31}
 USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0, "3": 30}
 """CURL_HTTP_VERSION_3ONLY and CURL_HTTP_VERSION_3 of curl/curl.h, which older versions of pycurl do
 not name."""
@@ -41,7 +41,7 @@ class Server:
         self.base, self.http = base, http
         self.handle = pycurl.Curl()
         for option, value in {
-            pycurl.HTTP_VERSION: ASKED[http],
+            pycurl.HTTP_VERSION: HTTP_VERSIONS[http],
             pycurl.SSL_VERIFYPEER: 0,
             pycurl.SSL_VERIFYHOST: 0,
             pycurl.TIMEOUT_MS: round(deadline_s * 1000),

@@ -64,7 +64,8 @@ MULTIPLIERS = {"k": 10**3, "M": 10**6, "G": 10**9}
 def size_bytes(text: str) -> int:
     """Return a number of bytes: `30M` is 30 000 000."""
     number, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1)
-    size = float(number) * factor
+    # Python takes white space and underscores in a number, too.
+    size = float(number) * factor if {*number} <= {*"0123456789.+-eE"} else 0
     if not 1 <= size <= MOST_BYTES or size != int(size):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to 1000G")
     return int(size)

@@ -543,15 +543,15 @@ def emulate(arguments: argparse.Namespace) -> None:
     check_kernel(arguments)
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
-    proven = {
+    without_outages = {
         direction.name: without_outage(direction, states[direction.name]) for direction in both
     }
     try:
-        apply(both, arguments, proven)
+        apply(both, arguments, without_outages)
         for direction in both:
-            wanted = target(direction, arguments, proven[direction.name])
+            wanted = target(direction, arguments, without_outages[direction.name])
             link_proof.prove(direction, wanted, partial(counters, both))
-        if proven != states:
+        if without_outages != states:
             change("tc", lines=[*state_lines(both, arguments, states)])
         granted: dama_qdisc.Link | None = None
         framed: dvbs2_qdisc.Link | None = None

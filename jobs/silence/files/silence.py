@@ -54,9 +54,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def answer_after_s(destination_ip: str, patience_s: int, first: str = "server") -> float | None:
     """Return the seconds from the first request to the first answer; None if there is none."""
-    asked = {DATA: is_data_answered, CALL: is_call_answered}.get(first, is_ping_answered)
+    is_answered = {DATA: is_data_answered, CALL: is_call_answered}.get(first, is_ping_answered)
     begin_s = time.monotonic()
-    return time.monotonic() - begin_s if asked(destination_ip, patience_s) else None
+    return time.monotonic() - begin_s if is_answered(destination_ip, patience_s) else None
 
 
 def is_ping_answered(destination_ip: str, patience_s: int) -> bool:

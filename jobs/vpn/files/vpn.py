@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-from vpn_folders import NONE, describe, kinds, not_had, values_in
+from vpn_folders import NONE, describe, error_in_values, kinds, values_in
 from vpn_routes import close_clear_path, leads_into_tunnel, open_clear_path
 
 from openbach_jobs import limits
@@ -179,7 +179,7 @@ def wait(arguments: argparse.Namespace) -> None:
 
 def play(arguments: argparse.Namespace) -> None:
     """Be an end of the tunnel, or the coordinator of its ends, until the job is stopped."""
-    if arguments.values and (wrong := not_had(arguments.kind, arguments.values)):
+    if arguments.values and (wrong := error_in_values(arguments.kind, arguments.values)):
         sys.exit(wrong)
     need_process()
     import vpn_tunnel  # not above: to read a file takes virtual time

@@ -150,7 +150,7 @@ def values_in(text: str, role: str = "") -> dict[str, str]:
     return both | {name.removeprefix(f"{role}-"): value for name, value in own.items()}
 
 
-def not_had(kind: str, values: Mapping[str, str]) -> str:
+def error_in_values(kind: str, values: Mapping[str, str]) -> str:
     """Return what is wrong with values for a VPN, before any of its scripts runs.
 
     It is "" if the VPN has them all.

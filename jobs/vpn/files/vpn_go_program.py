@@ -56,7 +56,7 @@ def main(kind: str, program: str, directory: Path) -> None:
         packages, modules = ["."], "vendor"
     else:
         source = unpack(recipe, work)
-        packages = [f"./cmd/{one}" for one in (program, *recipe.get("also", []))]
+        packages = [f"./cmd/{name}" for name in (program, *recipe.get("also", []))]
         modules = "readonly"
     check_go(what, source)
     if modules == "vendor":
@@ -71,9 +71,9 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
     print(f"0 downloading {recipe['go']} {recipe['version']}", flush=True)
     shutil.rmtree(work, ignore_errors=True)  # of a build that failed
     work.mkdir(parents=True)
-    archive = Path(json.loads(said(["go", "mod", "download", "-json", module], work))["Zip"])
-    if (found := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
-        sys.exit(f"{archive}: its SHA-256 is {found}, it should be {recipe['sha256']}")
+    archive = Path(json.loads(output_of(["go", "mod", "download", "-json", module], work))["Zip"])
+    if (sha256 := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
+        sys.exit(f"{archive}: its SHA-256 is {sha256}, it should be {recipe['sha256']}")
     with zipfile.ZipFile(archive) as opened:
         opened.extractall(work)
     return work / module
@@ -82,11 +82,11 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
 def check_go(what: str, source: Path) -> None:
     """Go before 1.21 does not know how to say that a module is too new for it."""
     (needed,) = re.findall(r"(?m)^go ([\d.]+)", (source / "go.mod").read_text())
-    found = said(["go", "env", "GOVERSION"], source).strip().removeprefix("go")
-    if numbers(found) < numbers(needed):
+    installed = output_of(["go", "env", "GOVERSION"], source).strip().removeprefix("go")
+    if numbers(installed) < numbers(needed):
         sys.exit(
-            f"{what} needs Go {needed}, and this machine has {found} (https://go.dev/dl has newer"
-            " ones; Debian 13's golang-go is 1.24)"
+            f"{what} needs Go {needed}, and this machine has {installed}"
+            " (https://go.dev/dl has newer ones; Debian 13's golang-go is 1.24)"
         )
 
 
@@ -98,16 +98,16 @@ def numbers(version: str) -> list[int]:
 def patch_dependencies(source: Path) -> None:
     """Bring what a module depends on into its folder `vendor`, and change that by its patches."""
     print("0 downloading what it depends on", flush=True)
-    said(["go", "mod", "vendor"], source)
+    output_of(["go", "mod", "vendor"], source)
     for patch in sorted(source.glob("*.patch")):
         apply = ["patch", "-d", "vendor", "-p1", "--forward", "--fuzz=0", "-i", f"../{patch.name}"]
-        said(apply, source)
+        output_of(apply, source)
 
 
 def build(source: Path, packages: list[str], modules: str, directory: Path) -> None:
     """Build packages of a source tree, and print the progress."""
     print("0 downloading what it needs", flush=True)
-    number = len(said(["go", "list", "-deps", *packages], source).split())
+    number = len(output_of(["go", "list", "-deps", *packages], source).split())
     options = [f"-mod={modules}", *same_on_every_cpu(source), "-o", f"{directory}/"]
     command = [*BUILD, *options, *packages]
     printed: list[str] = []
@@ -136,13 +136,13 @@ def same_on_every_cpu(source: Path) -> list[str]:
     otherwise (runtime/mgcmark_greenteagc.go). It then reads the clock at other times, and in
     virtual time that moves packets. Older versions have no such file.
     """
-    collector = Path(said(["go", "env", "GOROOT"], source).strip()) / COLLECTOR
+    collector = Path(output_of(["go", "env", "GOROOT"], source).strip()) / COLLECTOR
     if not collector.exists():
         return []
-    asks = r"(func HasFastScanSpanPacked\(\) bool \{\s*return )\w+"
-    text, found = re.subn(asks, r"\1false", collector.read_text())
-    if found != 1:
-        version = said(["go", "env", "GOVERSION"], source).strip()
+    function = r"(func HasFastScanSpanPacked\(\) bool \{\s*return )\w+"
+    text, changes = re.subn(function, r"\1false", collector.read_text())
+    if changes != 1:
+        version = output_of(["go", "env", "GOVERSION"], source).strip()
         sys.exit(
             f"{collector}: not as in Go 1.26: it is not known how {version} asks for AVX-512, which"
             " would move packets from one CPU to another. Go 1.26 builds this program"
@@ -154,7 +154,7 @@ def same_on_every_cpu(source: Path) -> list[str]:
     return [f"-overlay={overlay}"]
 
 
-def said(command: list[str], cwd: Path) -> str:
+def output_of(command: list[str], cwd: Path) -> str:
     """Return what a command prints.
 
     If it fails this program ends with the command's words.

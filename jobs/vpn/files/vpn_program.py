@@ -66,8 +66,8 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
     if not archives:
         sys.exit(f"cargo has not downloaded {name} {version} to {home}")
     for archive in archives:
-        if (found := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
-            sys.exit(f"{archive}: its SHA-256 is {found}, it should be {recipe['sha256']}")
+        if (sha256 := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
+            sys.exit(f"{archive}: its SHA-256 is {sha256}, it should be {recipe['sha256']}")
     with tarfile.open(archives[0]) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 has none
         tar.extractall(work)
@@ -107,7 +107,7 @@ def build(source: Path, options: list[str], target: str, program: str) -> None:
         for line in cargo.stderr:
             printed.append(line)
             if compiled := re.match(r" *Compiling (\S+)", line):
-                done = sum("Compiling" in one for one in printed)
+                done = sum("Compiling" in line for line in printed)
                 print(f"{min(done / packages, 1):.2f} compiling {compiled[1]}", flush=True)
     if cargo.returncode:
         sys.exit(

@@ -114,7 +114,7 @@ def sent_packets(paths: str) -> dict[str, int]:
     }
 
 
-def proven(
+def proven_carrier(
     arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path, before: Mapping[str, int]
 ) -> str:
     """Return who carries the packets: `kernel (wireguard)`. Ends the job if a claim is not true.

@@ -39,7 +39,7 @@ from vpn_programs import (
     environment_of,
     stopped_by,
 )
-from vpn_proof import behind_nat, check_round_trip, inner_mtu, proven, sent_packets
+from vpn_proof import behind_nat, check_round_trip, inner_mtu, proven_carrier, sent_packets
 from vpn_routes import lead_into_tunnel, own_mtu, own_networks
 from vpn_statistics import (
     first_answer_s,
@@ -197,12 +197,12 @@ class End:
             up_s, before = time.monotonic(), sent_packets(arguments.paths)
             packets = at_end.enter_context(packets_of_all()) if arguments.is_timed else None
             self.daemon, self.log = bring_up(arguments, vpn, self.environment, at_end)
-            rtt_ms = self.first_rtt_ms(f"no packet has gone through {arguments.kind}")
+            rtt_text = self.first_rtt_text(f"no packet has gone through {arguments.kind}")
             if packets and setup_s is not None:
                 answer_s = first_answer_s(packets, arguments.remote_ip)
                 packets.close()
                 collect_agent.send_stat(collect_agent.now(), first_answer_s=answer_s)
-            carrier = proven(arguments, vpn, self.log, before)
+            carrier = proven_carrier(arguments, vpn, self.log, before)
             self.record_wait()
             if self.cpu:
                 at_end.callback(self.cpu.detach)
@@ -213,7 +213,7 @@ class End:
                 collect_agent.send_stat(collect_agent.now(), restart_time_s=up_time_s)
             else:
                 times_s = setup_s + up_time_s, up_time_s
-                report_start(arguments, vpn, self.log, *times_s, carrier, float(rtt_ms))
+                report_start(arguments, vpn, self.log, *times_s, carrier, float(rtt_text))
             pid_file = Path(PID_FILE.format(arguments.device))
             pid_file.write_text(str(os.getpid()))
             at_end.callback(pid_file.unlink, missing_ok=True)
@@ -230,7 +230,7 @@ class End:
         ping = ["ping", "-nqc", "1", "-W", patience_s, "-I", self.source]
         record(*ping, self.arguments.remote_tunnel_ip, before="until ", after=AGAIN)
 
-    def first_rtt_ms(self, missing: str, is_over: Callable[[], bool] = bool) -> str:
+    def first_rtt_text(self, missing: str, is_over: Callable[[], bool] = bool) -> str:
         """Return the round-trip time in ms of a packet that goes through, as soon as one does.
 
         Return "no" if nothing matters any more (`is_over`). If no packet comes the job ends, and
@@ -239,13 +239,13 @@ class End:
         self.unanswered = 0
         return wait_for(
             missing,
-            partial(self._answer_ms, is_over),
+            partial(self._rtt_text, is_over),
             self.limit_s,
             retry_s=FREQUENT_S if self.arguments.is_timed else RETRY_S,
             evidence=lambda: last_lines(self.log),
         )
 
-    def _answer_ms(self, is_over: Callable[[], bool]) -> str | None:
+    def _rtt_text(self, is_over: Callable[[], bool]) -> str | None:
         """Return the round-trip time of one more ping in ms, None without an answer."""
         if is_over():
             return "no"
@@ -306,7 +306,7 @@ class End:
                 f"no packet has gone through {arguments.kind} since this host lost its address"
                 f" {arguments.local_ip},"
             )
-            self.first_rtt_ms(missing, lambda: bool(signal.sigpending() & {*SIGNALS, FALL}))
+            self.first_rtt_text(missing, lambda: bool(signal.sigpending() & {*SIGNALS, FALL}))
         return True
 
     def why_ended(self) -> str:

@@ -24,7 +24,7 @@ import pycurl
 
 CONNECTIONS = {"1.1": 6, "2": 1, "3": 1}
 """Most connections to one server; for HTTP/1.1 what browsers open."""
-ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS, "3": 31}
+HTTP_VERSIONS = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS, "3": 31}
 USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0, "3": 30}
 """3: CURL_HTTP_VERSION_3ONLY and CURL_HTTP_VERSION_3 of curl/curl.h, which older versions of pycurl
 do not name."""
@@ -41,7 +41,7 @@ def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
     handle = pycurl.Curl()
     for option, value in {
         pycurl.URL: url,
-        pycurl.HTTP_VERSION: ASKED[http],
+        pycurl.HTTP_VERSION: HTTP_VERSIONS[http],
         pycurl.SSL_VERIFYPEER: 0,
         pycurl.SSL_VERIFYHOST: 0,
         pycurl.TIMEOUT_MS: round(deadline_s * 1000),

@@ -229,8 +229,8 @@ class Director:
         run.status = ScenarioStatus.RUNNING
         self.scenario_instances.append(run)
         started_by = {"parent_id": parent.id, "function": function_id} if parent else {}
-        told = {"scenario": run.name, "scenario_instance_id": run.id, "arguments": arguments}
-        self._event("scenario_started", **told, **started_by)
+        details = {"scenario": run.name, "scenario_instance_id": run.id, "arguments": arguments}
+        self._event("scenario_started", **details, **started_by)
         self._after(0, RANK_PASS, lambda: self._look_at(run))
         return run
 
@@ -361,8 +361,8 @@ class Director:
     ) -> None:
         row.status = status
         event = "started" if status is FunctionStatus.RUNNING else status.lower()
-        row_of = {"scenario_instance_id": run.id, "function": row.function.id}
-        self._event(f"function_{event}", **row_of, label=row.function.label, **details)
+        identity = {"scenario_instance_id": run.id, "function": row.function.id}
+        self._event(f"function_{event}", **identity, label=row.function.label, **details)
 
     def _carry_out(self, run: ScenarioInstance, row: FunctionInstance) -> None:
         """Carry out a function.
@@ -438,8 +438,8 @@ class Director:
             raise FunctionFailed(
                 f"scenario {name} would start itself: {' > '.join([*run.lineage, name])}"
             )
-        given = row.function.body["arguments"]
-        arguments = {key: substitute(text, run.values) for key, text in given.items()}
+        texts = row.function.body["arguments"]
+        arguments = {key: substitute(text, run.values) for key, text in texts.items()}
         inner = self.sub_scenarios[name]
         row.scenario = self._start_scenario(inner, arguments, run, row.function.id)
 

@@ -70,7 +70,7 @@ def done(words: Sequence[str], text: str | None) -> Ended | None:
         lines = [split(line) for line in text.splitlines()]
     else:
         return None
-    said: list[str] = []
+    errors: list[str] = []
     for number, line in enumerate(lines, 1):
         try:
             why = _done_by_kernel(program, line)
@@ -81,17 +81,17 @@ def done(words: Sequence[str], text: str | None) -> Ended | None:
             why = ended.stderr.strip() or f"exit code {ended.returncode}"
             why *= bool(ended.returncode)
         if why:
-            said.append(f"{why}; line {number}: {' '.join(line)}")
+            errors.append(f"{why}; line {number}: {' '.join(line)}")
             if "-force" not in options:
                 break
-    return subprocess.CompletedProcess(words, 2 if said else 0, "", "\n".join(said))
+    return subprocess.CompletedProcess(words, 2 if errors else 0, "", "\n".join(errors))
 
 
 def _done_by_kernel(program: str, words: list[str]) -> str:
     """Do what a line says, and return why the kernel does not: "" if it does. Raises Unknown."""
     try:
         kind, flags, content = READERS[program, words[0]](words[1], words[2:])
-        with _asked(kind, flags | ACK, content) as kernel:
+        with _request(kind, flags | ACK, content) as kernel:
             error = -struct.unpack_from("=i", kernel.recv(BUFFER_BYTES), 16)[0]
         return f"RTNETLINK answers: {os.strerror(error)}" if error else ""
     except OSError as error:
@@ -101,7 +101,7 @@ def _done_by_kernel(program: str, words: list[str]) -> str:
             os.close(_opened.pop())
 
 
-def _asked(kind: int, flags: int, content: bytes) -> socket.socket:
+def _request(kind: int, flags: int, content: bytes) -> socket.socket:
     """Return a socket on which the kernel answers a message."""
     kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
     kernel.send(struct.pack("=IHHII", 16 + len(content), kind, flags | REQUEST, 1, 0) + content)
@@ -306,7 +306,7 @@ READERS: dict[tuple[str, str], Callable[[str, list[str]], Message]] = {
 
 def _counters() -> Iterator[dict[str, Any]]:
     """Yield the counters of each qdisc of the present host, as `tc` names them."""
-    with _asked(GETQDISC, DUMP, bytes(20)) as kernel:
+    with _request(GETQDISC, DUMP, bytes(20)) as kernel:
         while True:
             for kind, content in _parts(kernel.recv(BUFFER_BYTES), "=IH", 16):
                 if kind == DONE:

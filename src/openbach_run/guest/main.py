@@ -61,8 +61,8 @@ def main() -> int:
         except BaseException as error:
             import traceback
 
-            said = str(error) if isinstance(error, ModuleRefused) else traceback.format_exc()
-            failed = [{"function": None, "error": said}]
+            reason = str(error) if isinstance(error, ModuleRefused) else traceback.format_exc()
+            failed = [{"function": None, "error": reason}]
             result = {"status": "Finished Ko", "failed": failed}
     began_ns = result.pop("began_ns", began_ns)
     result["virtual_s"] = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - began_ns, 0) / 1e9
@@ -216,9 +216,9 @@ def _load_modules(names: Sequence[str]) -> None:
         module = os.open(file, os.O_RDONLY)
         if libc.syscall(FINIT_MODULE, module, b"", 0):
             error = os.strerror(ctypes.get_errno())
-            said = _kernel_log(libc)[len(before) :]
+            lines = _kernel_log(libc)[len(before) :]
             head = f"the kernel does not take the module of {name}: {error}; it says:"
-            raise ModuleRefused("\n".join([head, *said]))
+            raise ModuleRefused("\n".join([head, *lines]))
         os.close(module)
 
 

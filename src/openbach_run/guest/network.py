@@ -329,8 +329,8 @@ def _own_directories() -> None:
 
 def mount(source: str, target: str, kind: str, flags: int, options: str | None = None) -> None:
     """Mount a file system. Raises NetworkError."""
-    given = source.encode(), target.encode(), kind.encode(), flags, options and options.encode()
-    _must(libc.mount(*given), f"mounting {kind} {source} on {target}")
+    arguments = source.encode(), target.encode(), kind.encode(), flags, options and options.encode()
+    _must(libc.mount(*arguments), f"mounting {kind} {source} on {target}")
 
 
 def _setns(fd: int, kind: int) -> None:
@@ -351,8 +351,8 @@ def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
     for name, value in sysctls.items():
         with open(f"/proc/sys/{name}", "w") as file:
             file.write(value)
-    given = (f"{name}={value}" for name, value in sysctls.items())
-    typed.append(pasted(["sysctl", "-qw", *given], None, host))
+    settings = (f"{name}={value}" for name, value in sysctls.items())
+    typed.append(pasted(["sysctl", "-qw", *settings], None, host))
 
 
 def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
@@ -451,8 +451,8 @@ def _rules(host: Host, family: str) -> list[str]:
             "suppress_prefixlength": "0" if rule.except_default else None,
         }
         if _is_of(rule.source or rule.destination, family):
-            given = "".join(f" {name} {value}" for name, value in words.items() if value)
-            lines.append(f"rule add{given}")
+            options = "".join(f" {name} {value}" for name, value in words.items() if value)
+            lines.append(f"rule add{options}")
     return lines
 
 
@@ -492,11 +492,11 @@ def _features_off(control: socket.socket, interface: str) -> bytes:
     strings = bytes(FEATURES_MAX * ETH_GSTRING_LEN)
     head = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0)
     # Bits of features have no fixed numbers: the kernel names them in their order.
-    said = _ethtool(control, interface, head + strings)
-    count = struct.unpack_from("=8xI", said)[0]
+    answer = _ethtool(control, interface, head + strings)
+    count = struct.unpack_from("=8xI", answer)[0]
     names = [
-        said[at : at + ETH_GSTRING_LEN].rstrip(b"\0").decode()
-        for at in range(12, len(said), ETH_GSTRING_LEN)
+        answer[at : at + ETH_GSTRING_LEN].rstrip(b"\0").decode()
+        for at in range(12, len(answer), ETH_GSTRING_LEN)
     ]
     valid = sum(1 << names.index(feature) for feature in FEATURES_OFF)
     # Features are set in blocks of 32 bits.

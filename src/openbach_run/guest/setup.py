@@ -78,8 +78,8 @@ def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Itera
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code:
                 end = os.lseek(log, 0, os.SEEK_END)
-                last = os.pread(log, LAST_BYTES, max(begin, end - LAST_BYTES))
-                said = last.decode(errors="replace").strip()
-                yield f"before the run, the playbook of {job}: {task}: exit code {code}: {said}"
+                printed = os.pread(log, LAST_BYTES, max(begin, end - LAST_BYTES))
+                output = printed.decode(errors="replace").strip()
+                yield f"before the run, the playbook of {job}: {task}: exit code {code}: {output}"
     finally:
         os.close(log)

@@ -172,25 +172,25 @@ class _Server:
             elif kind == "hangup":
                 os.kill(session.pid, signal.SIGHUP)
 
-    def _open(self, key: str, asked: Mapping[str, Any]) -> None:
+    def _open(self, key: str, request: Mapping[str, Any]) -> None:
         """Start a shell on a host."""
         out = os.open(f"{OUT}/{key}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         environment = {
             "PATH": "/opt/openbach-run/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
             "LANG": "C.UTF-8",
-            "TERM": asked["term"],
+            "TERM": request["term"],
             "TERMINFO": "/run/openbach/terminfo",
-            "OPENBACH_HOST": asked["host"],
+            "OPENBACH_HOST": request["host"],
         }
-        with inside(self.namespaces[asked["host"]]):
+        with inside(self.namespaces[request["host"]]):
             pid, terminal = pty.fork()
             if pid == 0:
                 os.chdir(SHARED)
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
                 shell = ["bash", "--rcfile", RC, "-i"]
                 os.execvpe("bash", shell, environment)
-        _resize(terminal, asked)
+        _resize(terminal, request)
         self.sessions[key] = _Session(pid, terminal, out)
 
     def _show(self, key: str) -> None:
@@ -243,6 +243,6 @@ def _held(namespace: Namespace) -> int:
         return pid
 
 
-def _resize(terminal: int, asked: Mapping[str, Any]) -> None:
-    size = struct.pack("HHHH", asked["rows"], asked["columns"], 0, 0)
+def _resize(terminal: int, request: Mapping[str, Any]) -> None:
+    size = struct.pack("HHHH", request["rows"], request["columns"], 0, 0)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)

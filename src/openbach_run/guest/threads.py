@@ -35,7 +35,7 @@ DECLARED = "RUNS_AS_THREAD"
 CLONE_FS = 0x200  # linux/sched.h
 ARENAS_MAX = -8  # M_ARENA_MAX of malloc.h
 STACK_BYTES = 1 << 20
-WAITS: tuple[tuple[Any, tuple[str, ...]], ...] = (
+WAITING_FUNCTIONS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (signal, ("sigwait", "sigtimedwait")),
     (time, ("sleep",)),
     (select, ("select",)),
@@ -173,7 +173,7 @@ def prepare() -> None:
     _threads[threading.get_ident()] = Thread(sys.argv, os.environ._data, [*sys.path])  # type: ignore[attr-defined]
     _turn.acquire()
     os.register_at_fork(after_in_child=_threads.clear)
-    for owner, names in WAITS:
+    for owner, names in WAITING_FUNCTIONS:
         for name in names:
             setattr(owner, name, with_turn_given(getattr(owner, name)))
     signal.pthread_sigmask = _told_of_mask(signal.pthread_sigmask)

@@ -142,17 +142,17 @@ def _service_of(text: str) -> Unit:
 def _start(name: str, unit: Unit) -> None:
     """Return when the service is there, as far as its type says when."""
     KEEPERS.mkdir(parents=True, exist_ok=True)
-    told, tell = os.pipe()
+    reader, tell = os.pipe()
     # The keeper: it outlives this command, as systemd does.
     if not os.fork():
-        os.close(told)
+        os.close(reader)
         code = 1
         try:
             code = _keep(name, unit, tell)
         finally:
             os._exit(code)
     os.close(tell)
-    with os.fdopen(told) as file:
+    with os.fdopen(reader) as file:
         # Read until the keeper closes the pipe: when the service is up, or with the reason why not.
         if why := file.read():
             raise Refused(f"{name}: {why}")

@@ -73,9 +73,9 @@ class Statistics:
             curves.append((next(legends, legend), times_s, values))
         return Curves(curves)
 
-    def fetch(self, *given: Any, **named: Any) -> Iterator[Curves]:
+    def fetch(self, *choices: Any, **named: Any) -> Iterator[Curves]:
         """Yield the curves, each by itself."""
-        for curve in self.fetch_all(*given, **named).curves:
+        for curve in self.fetch_all(*choices, **named).curves:
             yield Curves([curve])
 
     def __getattr__(self, name: str) -> Any:
