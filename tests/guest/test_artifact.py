@@ -19,7 +19,7 @@ from helpers import own_files
 from helpers.empty_system import an_empty_home, in_an_empty_system
 from helpers.guest_runs import command, copy_of_the_checkout
 
-from openbach_run.bundle.artifact import CLAIMS, Repeatable, said_by
+from openbach_run.bundle.artifact import CLAIMS, Repeatable, facts_of
 from openbach_run.bundle.artifact_files import put_own, put_sums
 from openbach_run.errors import InputError
 from openbach_run.results.measures import measures, measures_of
@@ -175,7 +175,7 @@ def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> 
     """All say the same: statistics, records, figures and hashes. Only to repeat the run finds it."""
     place = Path(shutil.copytree(artifact, tmp_path / "altered"))
     forge(min(place.glob("results/small/runs/*")))
-    said = said_by([place / "results/small"], place / "claims.yml")
+    said = facts_of([place / "results/small"], place / "claims.yml")
     (place / "results.json").write_text(said.as_json())
     put_sums(place)
     done = command("artifact", "--verify", str(place), "--quiet")
@@ -291,7 +291,7 @@ def test_results_that_nobody_else_could_repeat_are_refused(
     copy = Path(shutil.copytree(results, tmp_path / "small"))
     change(copy)
     with pytest.raises(InputError, match=re.escape(said)):
-        said_by([copy], CLAIMS)
+        facts_of([copy], CLAIMS)
 
 
 @pytest.fixture
@@ -315,9 +315,9 @@ def test_link_files_and_directories_travel_along(
     """What the records say follows from the artifact alone, where the authors' files are no more."""
     monkeypatch.chdir(own)
     with pytest.raises(InputError, match="was made with --with: give it again"):
-        said_by([Path("small")], CLAIMS)
+        facts_of([Path("small")], CLAIMS)
     repeatable = Repeatable((Path("mine"),))
-    said = said_by([Path("small")], CLAIMS, repeatable)
+    said = facts_of([Path("small")], CLAIMS, repeatable)
     assert {figure.command for figure in said.results} == {
         f"geo vpn=none cc=cubic size=100k {link} orbit=narrow noise=off --seeds 1,2 --with additions"
         for link in ("link_file=files/trace.csv", "rate=2M delay_ms=40")
@@ -327,7 +327,7 @@ def test_link_files_and_directories_travel_along(
     put_own(place, repeatable)
     monkeypatch.chdir(tmp_path)
     shutil.rmtree(own)
-    assert said_by([place / "results/small"], CLAIMS, Repeatable.of(place)) == said
+    assert facts_of([place / "results/small"], CLAIMS, Repeatable.of(place)) == said
     starts = [
         record.measures.get("link_start_s") for record in Store(place / "results/small").all()
     ]
@@ -338,7 +338,7 @@ def test_two_link_files_of_one_name_are_refused(own: Path, monkeypatch: pytest.M
     monkeypatch.chdir(own)
     repeatable = Repeatable((Path("mine"),), files={"trace.csv": "another"})
     with pytest.raises(InputError, match=r"trace\.csv: another file is called trace\.csv, too"):
-        said_by([Path("small")], CLAIMS, repeatable)
+        facts_of([Path("small")], CLAIMS, repeatable)
 
 
 @pytest.mark.nightly
@@ -361,7 +361,7 @@ def test_what_a_record_says_is_no_markdown_and_no_shell(results: Path, tmp_path:
     for file in [copy / "campaign.json", *copy.glob("runs/*/record.json")]:
         file.write_text(file.read_text().replace('"100k"', '"$(id)"').replace("100k", "$(id)"))
     with pytest.raises(InputError, match="cannot be repeated"):
-        said_by([copy], CLAIMS)
+        facts_of([copy], CLAIMS)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow.parquet
 
 from openbach_run.paths import LIBRARY, REPOSITORY
-from openbach_run.report.words import access_in_words, said, value_of
+from openbach_run.report.words import access_in_words, phrase, value_of
 
 LEAST = 5
 OWN_TCP = ("TCP", "MPTCP", "TLS")
@@ -241,7 +241,7 @@ class Reader:
             rtt = f" ({2 * sum(parts):g} ms)" if parts[0] else ""
             found.add(orbit.lower().replace("_", " ").replace("+", " + ") + rtt)
         for name, value in first.items():
-            found |= {said(name, value), value_of(name, value)}
+            found |= {phrase(name, value), value_of(name, value)}
             found.add(f"event {value}" if name == "event" else "")
         if "access" in first:
             found.add(access_in_words(first))

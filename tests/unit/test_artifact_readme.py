@@ -14,7 +14,7 @@ from helpers.records import RECORD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.bundle.artifact import Chosen, Claimed, ListedCell, Said, differences, some_of
+from openbach_run.bundle.artifact import Chosen, Claimed, Facts, ListedCell, differences, some_of
 from openbach_run.bundle.artifact_files import _copy, put_sums
 from openbach_run.bundle.artifact_readme import readme
 from openbach_run.errors import InputError
@@ -77,7 +77,7 @@ def test_no_more_than_the_time_is_taken(seconds: float) -> None:
 
 
 def test_figures_and_claims_are_found_by_name() -> None:
-    said = Said(FIGURES, (claim("C1 GEO", "R1", "R2"), claim("C1 LEO", "R3"), claim("C2", "R2")))
+    said = Facts(FIGURES, (claim("C1 GEO", "R1", "R2"), claim("C1 LEO", "R3"), claim("C2", "R2")))
 
     def named(*names: str) -> list[str]:
         return [one.name for one in said.named(names)]
@@ -102,7 +102,7 @@ def test_a_repeated_run_that_differs_says_in_what() -> None:
 
 
 def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
-    said = Said((figure(1), figure(2, "geo vpn='a|b'")), (claim("C1", "R1"),))
+    said = Facts((figure(1), figure(2, "geo vpn='a|b'")), (claim("C1", "R1"),))
     text = readme(said, [Chosen(said.results[0], (1,))], {**ABOUT, "title": "a\n# b"})
     assert text.startswith("# a\\n# b\n")
     rows = [line for line in text.splitlines() if line.startswith(("| R", "| **C1"))]
@@ -112,7 +112,7 @@ def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
 
 def test_a_readme_names_what_is_there_and_draws_the_figures() -> None:
     bare, own = (
-        readme(Said((figure(1),), ()), (), {**ABOUT, "own": has}) for has in ([], ["files"])
+        readme(Facts((figure(1),), ()), (), {**ABOUT, "own": has}) for has in ([], ["files"])
     )
     assert "`files/`" not in bare and "`files/`" in own and "additions" not in own
     assert "./openbach report results/geo --paper column -o figures" in bare
@@ -120,11 +120,11 @@ def test_a_readme_names_what_is_there_and_draws_the_figures() -> None:
 
 def test_runs_that_fail_are_a_result() -> None:
     failed = replace(figure(1), median=None, failed=2)
-    assert "| 2 of 2 runs fail |" in readme(Said((failed,), ()), (), ABOUT)
+    assert "| 2 of 2 runs fail |" in readme(Facts((failed,), ()), (), ABOUT)
     table = replace(figure(1), median=None, parts=36)
-    assert "| a table of 36 values |" in readme(Said((table,), ()), (), ABOUT)
+    assert "| a table of 36 values |" in readme(Facts((table,), ()), (), ABOUT)
     some = replace(figure(1), failed=1)
-    shown = readme(Said((some,), ()), (), ABOUT)
+    shown = readme(Facts((some,), ()), (), ABOUT)
     assert "| transfer time 2.00 [1.90–2.10] s, 1 of 2 runs fail |" in shown
     assert "## Claims" not in shown
 

@@ -64,7 +64,7 @@ from openbach_run.report.page_model import page_one
 from openbach_run.report.page_one import link_table
 from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
-from openbach_run.report.words import decimals, figure, in_good_units, named, said, value_of
+from openbach_run.report.words import decimals, figure, in_good_units, named, phrase, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES, about
 from openbach_run.results.files import ABOUT, places, write_parquet
 from openbach_run.results.intervals import Estimate
@@ -300,7 +300,7 @@ def test_what_follows_from_the_orbit_is_in_no_title() -> None:
         "LEO (multi flow)",
         "GEO (multi flow, one-way delay 300 ms)",
     ]
-    assert said("delay_ms", "none") == "one-way delay that changes with time"
+    assert phrase("delay_ms", "none") == "one-way delay that changes with time"
 
 
 def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:
@@ -1161,7 +1161,7 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(
     ],
 )
 def test_arguments_in_words(name: str, value: str, words: str) -> None:
-    assert said(name, value) == words
+    assert phrase(name, value) == words
 
 
 @pytest.mark.parametrize(

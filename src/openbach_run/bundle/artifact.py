@@ -91,7 +91,7 @@ class Claimed:
 
 
 @dataclass(frozen=True)
-class Said:
+class Facts:
     """All that an artifact's results say."""
 
     results: tuple[ListedCell, ...]
@@ -212,9 +212,9 @@ class Repeatable:
         return f"{_name(word)}={FILES}/{name}"
 
 
-def said_by(
+def facts_of(
     directories: Sequence[Path], claims: Path, repeatable: Repeatable | None = None
-) -> Said:
+) -> Facts:
     """Return what results say. Raises InputError for results that cannot be repeated elsewhere.
 
     `repeatable` has what they need beside a bundle, and gets the files that their values name.
@@ -242,7 +242,7 @@ def said_by(
             for finding in judged.findings:
                 if finding.comparisons:
                     findings.append(_claimed(name, judged.statement, finding, names))
-    return Said(tuple(listed), tuple(findings))
+    return Facts(tuple(listed), tuple(findings))
 
 
 def check_names(directories: Sequence[Path]) -> None:

@@ -35,10 +35,10 @@ from openbach_run.bundle.artifact import (
     FILES,
     PARTS,
     Chosen,
+    Facts,
     Repeatable,
-    Said,
     differences,
-    said_by,
+    facts_of,
     some_of,
     spread,
 )
@@ -77,7 +77,7 @@ class Wanted:
     """The parts of an artifact."""
 
     results: Sequence[Path]
-    said: Said | None
+    facts: Facts | None
     """Figures and claims of the results; None for a plain artifact."""
     repeatable: Repeatable
     """Files that figures need beside a bundle."""
@@ -99,9 +99,9 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
 
     Raises InputError, SetupError.
     """
-    said = wanted.said
+    facts = wanted.facts
     new = output.with_name(f"{output.name}.unfinished")
-    if said is None:
+    if facts is None:
         chosen = spread(wanted.results, wanted.runs)
         if not _are_same(new, chosen, wanted.options, wanted.quiet, plain=True):
             raise SetupError("this checkout is not the one that made these results (see above)")
@@ -109,32 +109,32 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
     shutil.rmtree(new, ignore_errors=True)
     (new / RESULTS).mkdir(parents=True)
     for directory in wanted.results:
-        _copy(directory, said, new / RESULTS / directory.resolve().name)
+        _copy(directory, facts, new / RESULTS / directory.resolve().name)
     write_report(wanted.results, new / "report")
     if not wanted.without_bundle:
         _put_bundle(new / BUNDLE, wanted)
     commands = read_campaigns(wanted.results).commands
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         home = Path(name)
-        if said is None:
+        if facts is None:
             text = plain_readme(commands)
         else:
             put_own(new, wanted.repeatable)
             shutil.copyfile(wanted.claims, new / CLAIMS_FILE)
             shutil.copyfile(REPOSITORY / "LICENSE", new / "LICENSE")
-            (new / FIGURES).write_text(said.as_json(), encoding="utf-8")
-            quick = some_of(said.results, QUICK_MIN * 60 / SLOWER)
-            text = readme(said, quick, {"commands": commands, **_about(wanted, new, home)})
+            (new / FIGURES).write_text(facts.as_json(), encoding="utf-8")
+            quick = some_of(facts.results, QUICK_MIN * 60 / SLOWER)
+            text = readme(facts, quick, {"commands": commands, **_about(wanted, new, home)})
         (new / "README.md").write_text(text, encoding="utf-8")
         put_sums(new)
-        if said is not None:
+        if facts is not None:
             _try_it(new, home, wanted.quiet)
     new.rename(output)
 
 
-def _copy(directory: Path, said: Said | None, copy: Path) -> None:
+def _copy(directory: Path, facts: Facts | None, copy: Path) -> None:
     """Copy a results directory: with figures only the parts that belong to its campaign."""
-    if said is None:
+    if facts is None:
         shutil.copytree(directory, copy, symlinks=True, ignore=_no_files)
         return
     copy.mkdir()
@@ -144,7 +144,7 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
             shutil.copytree(place, copy / name)
         elif place.exists():
             shutil.copyfile(place, copy / name)
-    for cell in said.results:
+    for cell in facts.results:
         if cell.results == copy.name:
             for run_id in cell.runs:
                 run_files.copy(directory / "runs" / run_id, copy / "runs" / run_id)
@@ -290,13 +290,13 @@ def verify(
     if not _is_as_made(place, (SUMS, FIGURES, CLAIMS_FILE)):
         return False
     repeatable = Repeatable.of(place)
-    said = said_by(_results(place), place / CLAIMS_FILE, repeatable)
+    facts = facts_of(_results(place), place / CLAIMS_FILE, repeatable)
     options = replace(options, additions=repeatable.additions)
-    if text := _first_difference(said.as_json().encode(), (place / FIGURES).read_bytes()):
+    if text := _first_difference(facts.as_json().encode(), (place / FIGURES).read_bytes()):
         print(f"openbach-run: {place}: {text}", file=sys.stderr)
         return False
-    print(f"{len(said.results)} results and {len(said.claims)} claims follow from the records")
-    cells = said.results if only is None else said.named(only.split(","))
+    print(f"{len(facts.results)} results and {len(facts.claims)} claims follow from the records")
+    cells = facts.results if only is None else facts.named(only.split(","))
     if minutes is None:
         chosen = [Chosen(cell, cell.seeds) for cell in cells]
     else:
@@ -353,7 +353,7 @@ def _are_same(
 
     Of a plain artifact only the packets have to be.
     """
-    wanted = [_asked(choice, Store(place / RESULTS / choice.cell.results)) for choice in chosen]
+    wanted = [_runs_of(choice, Store(place / RESULTS / choice.cell.results)) for choice in chosen]
     new = _repeated(wanted, options, quiet) if wanted else []
     good = True
     for choice, (_, records) in zip(chosen, wanted, strict=True):
@@ -373,7 +373,7 @@ def _are_same(
     return good
 
 
-def _asked(choice: Chosen, store: Store) -> tuple[list[str], list[Record]]:
+def _runs_of(choice: Chosen, store: Store) -> tuple[list[str], list[Record]]:
     """Return scenario and values of runs, and their records, which can be read."""
     words = shlex.split(choice.cell.command.split(" --seeds ")[0])
     if choice.records:

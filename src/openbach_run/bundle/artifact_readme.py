@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from openbach_run.bundle.artifact import Chosen, Claimed, ListedCell, Said
+from openbach_run.bundle.artifact import Chosen, Claimed, Facts, ListedCell
 from openbach_run.campaign.forecast import duration
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import printable
@@ -21,17 +21,17 @@ QUICK_MIN = 10
 """Minutes in which a stranger has to see that it works."""
 
 
-def readme(said: Said, quick: Sequence[Chosen], about: Mapping[str, Any]) -> str:
+def readme(facts: Facts, quick: Sequence[Chosen], about: Mapping[str, Any]) -> str:
     """Return the text of README.md: `quick` are the runs of the first minutes.
 
     `about` has facts on the artifact besides its results, under the names of the template.
     """
     return _set(
         "artifact.md.j2",
-        said=said,
-        runs=sum(len(cell.seeds) for cell in said.results),
-        total_s=sum(sum(cell.wall_s) for cell in said.results),
-        first=min(said.results, key=lambda cell: sum(cell.wall_s)),
+        facts=facts,
+        runs=sum(len(cell.seeds) for cell in facts.results),
+        total_s=sum(sum(cell.wall_s) for cell in facts.results),
+        first=min(facts.results, key=lambda cell: sum(cell.wall_s)),
         minutes=QUICK_MIN,
         quick=sum(len(choice.seeds) for choice in quick),
         quick_s=sum(choice.wall_s for choice in quick),

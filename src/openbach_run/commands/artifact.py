@@ -29,7 +29,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from openbach_run.bundle.artifact import CLAIMS, Repeatable, check_names, said_by
+from openbach_run.bundle.artifact import CLAIMS, Repeatable, check_names, facts_of
 from openbach_run.bundle.artifact_files import SLOWER, Wanted, make, verify, verify_plain
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.run import commit
@@ -160,7 +160,7 @@ def _make(arguments: argparse.Namespace, runs: int, options: Options) -> int:
     repeatable = Repeatable(tuple(arguments.with_dirs))
     wanted = Wanted(
         results=results,
-        said=None if arguments.plain else said_by(results, claims, repeatable),
+        facts=None if arguments.plain else facts_of(results, claims, repeatable),
         repeatable=repeatable,
         claims=claims,
         title=arguments.title,
@@ -171,12 +171,12 @@ def _make(arguments: argparse.Namespace, runs: int, options: Options) -> int:
         options=options,
         quiet=arguments.quiet,
     )
-    said, in_all = wanted.said, len(read_campaigns(results).runs)
+    facts, in_all = wanted.facts, len(read_campaigns(results).runs)
     make(wanted, output, partial(write_report, quiet=arguments.quiet))
-    if said is None:
+    if facts is None:
         print(f"{output}: {in_all} runs of {len(results)} campaigns")
         return 0
-    print(f"{output}: {len(said.results)} results, {len(said.claims)} claims, {in_all} runs")
+    print(f"{output}: {len(facts.results)} results, {len(facts.claims)} claims, {in_all} runs")
     if not arguments.licence:
         print("README.md names no licence of the results: --licence TEXT does")
     if (REPOSITORY / ".git").exists() and commit() is None:

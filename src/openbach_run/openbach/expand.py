@@ -17,7 +17,7 @@ from openbach_jobs.link_file import near
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import BadPlaceholder
-from openbach_run.openbach.source import DECLARED, KEYS, Source, found, is_labels, read_source
+from openbach_run.openbach.source import DECLARED, KEYS, Source, find, is_labels, read_source
 from openbach_run.openbach.steps import declared, with_steps
 from openbach_run.openbach.table_scenario import table_of
 from openbach_run.openbach.values import leaves, placeholders, sole_placeholder
@@ -96,7 +96,7 @@ def expand(path: Path) -> dict[str, Any]:
 
 def _table(path: Path, source: Source) -> dict[str, Any]:
     """Return the scenario that starts another one for each of its cells. Raises InputError."""
-    whole = expand(found(path, "table_of", source.content["table_of"]))
+    whole = expand(find(path, "table_of", source.content["table_of"]))
     # One level only: the cells of a table's table would be in no table that is shown.
     keys = {key for function in whole["openbach_functions"] for key in function}
     if source.content.keys() != {"table_of"} or "start_scenario_instance" in keys:

@@ -87,7 +87,7 @@ def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
         raise InputError(f"{path}: inherits: the file inherits itself")
     parent = Source({}, {})
     if "inherits" in content:
-        parent = read_source(found(path, "inherits", content["inherits"]), (*heirs, path.resolve()))
+        parent = read_source(find(path, "inherits", content["inherits"]), (*heirs, path.resolve()))
     below = _without(parent.content, content)
     both = {
         key: {**below.get(key, {}), **value} if key in BY_NAME else value
@@ -119,7 +119,7 @@ def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[s
     return left
 
 
-def found(path: Path, key: str, named: str) -> Path:
+def find(path: Path, key: str, named: str) -> Path:
     """Return the file that a file names: a path from that file, or from the checkout's scenarios/.
 
     Raises InputError if it is in neither place.

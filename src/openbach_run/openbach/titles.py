@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openbach_run.openbach.source import SUFFIXES, file_of, found, read_source
+from openbach_run.openbach.source import SUFFIXES, file_of, find, read_source
 from openbach_run.paths import SCENARIOS
 from openbach_run.yaml_files import read_texts
 
@@ -37,7 +37,7 @@ def titles_of(path: Path) -> dict[str, Title]:
         return {}
     content = read_source(file).content
     if "table_of" in content:
-        return titles_of(found(path, "table_of", content["table_of"]))
+        return titles_of(find(path, "table_of", content["table_of"]))
     return _declared(content)
 
 

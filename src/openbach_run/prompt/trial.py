@@ -182,7 +182,7 @@ def try_seeds(
     cpus = cpus_for(None)
     tasks = [(number, seed) for number, seed in enumerate([*seeds, *again, *again])]
 
-    def one(task: tuple[int, int]) -> Seen | None:
+    def tried(task: tuple[int, int]) -> Seen | None:
         number, seed = task
         place = None if output is None or number >= len(seeds) else output / f"seed-{seed}"
         trapped = number > len(seeds)
@@ -190,7 +190,7 @@ def try_seeds(
 
     with ThreadPoolExecutor(len(cpus)) as pool:
         try:
-            seen = list(pool.map(one, tasks))
+            seen = list(pool.map(tried, tasks))
         except BaseException:
             engine.stop()
             raise

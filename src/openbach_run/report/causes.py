@@ -44,21 +44,21 @@ class Difference:
 
     column: str
     words: str
-    here: float
-    there: float
+    own: float
+    other: float
     unit: str
 
     @property
     def part(self) -> float:
         """Return by how much the two differ, as a part of the greater one."""
-        return abs(self.here - self.there) / max(abs(self.here), abs(self.there))
+        return abs(self.own - self.other) / max(abs(self.own), abs(self.other))
 
     @property
     def in_words(self) -> str:
         """Return the difference in words: `the full buffer drops more (412 packets against 3)`."""
         greater, less = SHOWS.get(self.column, (self.words, self.words))
-        shown = greater if self.here > self.there else less
-        figures = f"{_number(self.here)} {self.unit}".rstrip() + f" against {_number(self.there)}"
+        shown = greater if self.own > self.other else less
+        figures = f"{_number(self.own)} {self.unit}".rstrip() + f" against {_number(self.other)}"
         return f"{shown} ({figures})" if self.column in SHOWS else f"{shown} {figures}"
 
 
@@ -123,13 +123,13 @@ def differences(
         changed = measured_against(cell, against, name, as_ratio=False)
         if changed is None or not changed.median or name == CARRIED:
             continue
-        here, there = _median(cell, name), _median(against, name)
-        units = in_good_units(measure_of(name, declared)[1], (here, there))
-        values = here * units.factor, there * units.factor
+        own, other = _median(cell, name), _median(against, name)
+        units = in_good_units(measure_of(name, declared)[1], (own, other))
+        values = own * units.factor, other * units.factor
         difference = Difference(name, title_of(name, declared), *values, units.unit)
         # With one seed there is no interval: the median counts as both ends.
         ends = (changed.median if end is None else end for end in (changed.low, changed.high))
-        is_relevant = min(map(abs, ends)) >= RELEVANT * max(abs(here), abs(there))
+        is_relevant = min(map(abs, ends)) >= RELEVANT * max(abs(own), abs(other))
         ratio = _ratio(cell, against, name)
         is_same = bool(of_judged and ratio and _is_explained(ratio, of_judged))
         if is_relevant and not is_same and _same_sign(changed.low, changed.high):
@@ -150,8 +150,8 @@ def _number(value: float) -> str:
 def _ratio(cell: Cell, against: Cell, measure: str) -> float | None:
     """Return the ratio of the medians of a measure; None if one is missing or 0."""
     both = [list(each.measured(measure).values()) for each in (cell, against)]
-    here, there = (median(values) if values else 0 for values in both)
-    return here / there if here and there else None
+    own, other = (median(values) if values else 0 for values in both)
+    return own / other if own and other else None
 
 
 def _is_explained(ratio: float, other: float) -> bool:

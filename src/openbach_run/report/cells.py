@@ -21,7 +21,7 @@ from openbach_run.openbach.source import MATRIX
 from openbach_run.openbach.titles import Title
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import runs_file
-from openbach_run.report.words import said
+from openbach_run.report.words import phrase
 from openbach_run.results import by_engine, campaign_file, run_files, run_json
 from openbach_run.results.intervals import Estimate, difference, estimate, ratio, unpaired
 from openbach_run.results.least_transfer_time import least_transfer_time_s
@@ -165,10 +165,10 @@ def measured_against(
 
     It is over the seeds that both have where those pair, otherwise over all pairs of runs.
     """
-    here, there = cell.measured(measure), other.measured(measure)
+    own_values, other_values = cell.measured(measure), other.measured(measure)
     if are_paired(cell, other):
-        return (ratio if as_ratio else difference)(here, there)
-    return unpaired(here.values(), there.values(), truediv if as_ratio else sub)
+        return (ratio if as_ratio else difference)(own_values, other_values)
+    return unpaired(own_values.values(), other_values.values(), truediv if as_ratio else sub)
 
 
 def are_paired(*cells: Cell) -> bool:
@@ -439,4 +439,4 @@ def name_of(cell: Cell, names: Sequence[str]) -> str:
 
     An example is `geo, wireguard, PEP B, cubic, 1 % loss`.
     """
-    return ", ".join(said(name, cell.values[name]) for name in names if cell.values.get(name))
+    return ", ".join(phrase(name, cell.values[name]) for name in names if cell.values.get(name))

@@ -41,7 +41,7 @@ from openbach_run.report.cells import (
     measured_against,
 )
 from openbach_run.report.groups import groups
-from openbach_run.report.words import said
+from openbach_run.report.words import phrase
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.run_files import fields
 from openbach_run.results.seeds import MIN_SEEDS
@@ -143,7 +143,7 @@ class Part:
         missing = []
         for name, value in [*listed(self.cell), *listed(self.against or {})]:
             if not any(matches(cell, {name: [value]}) for cell in cells):
-                missing.append(said(name, str(value)))
+                missing.append(phrase(name, str(value)))
         return list(dict.fromkeys(missing))
 
 
@@ -194,7 +194,7 @@ class Comparison:
 
 def compared(own: Mapping[str, str], other: Mapping[str, str]) -> str:
     """Return the name of a comparison: `wireguard, PEP B against openvpn_udp`."""
-    words = [", ".join(itertools.starmap(said, values.items())) for values in (own, other)]
+    words = [", ".join(itertools.starmap(phrase, values.items())) for values in (own, other)]
     return " against ".join(filter(None, words))
 
 

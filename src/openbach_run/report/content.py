@@ -43,8 +43,8 @@ from openbach_run.report.words import (
     heading,
     in_good_units,
     named,
+    phrase,
     places_of,
-    said,
     suffix_in_words,
     title_of,
     value_of,
@@ -227,7 +227,7 @@ def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
     """Return in words what all configurations are compared with."""
-    words = [said(name, value) for name, value in baseline.items()]
+    words = [phrase(name, value) for name, value in baseline.items()]
     return ", ".join(words) or "none: nothing is compared"
 
 

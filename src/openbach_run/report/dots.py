@@ -33,7 +33,7 @@ from openbach_run.report.page_words import (
     short,
     transport,
 )
-from openbach_run.report.words import said
+from openbach_run.report.words import phrase
 from openbach_run.units import number
 
 NARROW_IN = 3.7
@@ -186,7 +186,7 @@ def _series(page: Block) -> list[Series]:
         chosen.append((transport(cc), {**plain, "cc": cc}))
     for pep in page.campaigns.distinct("pep", page.cells):
         if pep not in plain.values():
-            chosen.append((f"{transport(usual)}, {said('pep', pep)}", {"cc": usual, "pep": pep}))
+            chosen.append((f"{transport(usual)}, {phrase('pep', pep)}", {"cc": usual, "pep": pep}))
     if len(chosen) > MOST_SERIES:
         most = sorted(chosen, key=lambda labelled: -len(page.of(**labelled[1])))[:MOST_SERIES]
         chosen = [labelled for labelled in chosen if labelled in most]
@@ -307,7 +307,7 @@ class _Drawer:
         room = 0.25 if several > 1 and self.scale[1] < math.inf else 0.0
         axes.set_ylim(len(self.vpns) - 0.5 + room, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(self.vpns))))
-        names = [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in self.vpns]
+        names = [_lines(phrase("vpn", vpn), longest) if vpn else "" for vpn in self.vpns]
         axes.set_yticks(range(len(self.vpns)), names)
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_minor_locator(NullLocator())

@@ -32,7 +32,7 @@ from openbach_run.report.cells import (
 )
 from openbach_run.report.charts import INTERVAL, NARROW, points_csv
 from openbach_run.report.svg import slim
-from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
+from openbach_run.report.words import heading, in_good_units, named, phrase, suffix_in_words
 from openbach_run.results import run_files
 from openbach_run.results.grid import grid_of
 from openbach_run.results.intervals import Estimate, change_notes, ends
@@ -113,7 +113,7 @@ def configurations(cells: Sequence[Cell]) -> list[tuple[str, str]]:
 
 def configuration(vpn: str, pep: str) -> str:
     """Return a VPN and a PEP position in words."""
-    return ", ".join(said(name, value) for name, value in (("vpn", vpn), ("pep", pep)) if value)
+    return ", ".join(phrase(name, value) for name, value in (("vpn", vpn), ("pep", pep)) if value)
 
 
 def without_unit(words: str) -> str:
@@ -177,7 +177,7 @@ def heat_map(
         axes.tick_params(length=0)
         for number, loss in enumerate(losses):
             middle = (number + 0.5) * len(transports) - 0.5
-            axes.text(middle, -0.7, said("loss", loss), ha="center", va="bottom", weight="bold")
+            axes.text(middle, -0.7, phrase("loss", loss), ha="center", va="bottom", weight="bold")
             if number:
                 axes.axvline(number * len(transports) - 0.5, color="white", linewidth=3)
         axes.spines[:].set_visible(False)
@@ -291,14 +291,14 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
         figure, grid = _grid(len(transports), len(peps))
         for (row, cc), (column, pep) in itertools.product(enumerate(transports), enumerate(peps)):
             axes = grid[row][column]
-            axes.set_title(f"{named(cc)}, {said('pep', pep)}" if pep else named(cc))
+            axes.set_title(f"{named(cc)}, {phrase('pep', pep)}" if pep else named(cc))
             axes.grid(color="#eeeeee")
             for number, vpn in enumerate(vpns):
                 points = []
                 for loss in losses:
                     cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
                     points.append((float(loss), cell.estimate(measure) if cell else None))
-                _line(axes, points, number, said("vpn", vpn), 3.5)
+                _line(axes, points, number, phrase("vpn", vpn), 3.5)
             if measure == TRANSFER_TIME:
                 _least(axes, cells)
             if is_positive:
@@ -351,15 +351,15 @@ def curves(
     swept = [name for name in cells[0].values if name != argument and len(values(cells, name)) > 1]
     lines: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        label = ", ".join(said(name, cell.values[name]) for name in swept) or words
+        label = ", ".join(phrase(name, cell.values[name]) for name in swept) or words
         lines.setdefault(label, {})[cell.values[argument]] = cell
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 3.1))
         axes = figure.subplots()
         axes.grid(color="#eeeeee")
         for number, (label, line) in enumerate(lines.items()):
-            there = [value for value in numbers if value in line]
-            points = [(float(value), line[value].estimate(measure)) for value in there]
+            present = [value for value in numbers if value in line]
+            points = [(float(value), line[value].estimate(measure)) for value in present]
             _line(axes, points, number, label, 4)
         scale = _to_scale(axes, numbers)
         axes.set_ylim(bottom=0)
@@ -385,7 +385,7 @@ def distributions(
         figure, grid = _grid(len(rows), len(peps))
         for (row, (loss, cc)), (column, pep) in itertools.product(enumerate(rows), enumerate(peps)):
             axes = grid[row][column]
-            parts = [named(cc), said("pep", pep) if pep else "", said("loss", loss)]
+            parts = [named(cc), phrase("pep", pep) if pep else "", phrase("loss", loss)]
             axes.set_title(", ".join(filter(None, parts)))
             axes.grid(color="#eeeeee")
             for number, vpn in enumerate(vpns):
@@ -395,7 +395,7 @@ def distributions(
                         "color": _colour(number),
                         "linestyle": STYLES[number % len(STYLES)],
                     }
-                    axes.ecdf(times, linewidth=1.1, label=said("vpn", vpn), **look)
+                    axes.ecdf(times, linewidth=1.1, label=phrase("vpn", vpn), **look)
         figure.supxlabel(words, fontsize=8)
         figure.supylabel("share of the seeds", fontsize=8)
         _legend(figure, vpns, styles=STYLES)
@@ -452,7 +452,7 @@ def _legend(
         marker = markers[number % len(markers)] if markers else None
         style = styles[number % len(styles)] if styles else "-"
         look: Look = {"color": _colour(number), "marker": marker, "linestyle": style}
-        looks += [{**look, "markersize": 4, "label": said("vpn", vpn)}] if vpn else []
+        looks += [{**look, "markersize": 4, "label": phrase("vpn", vpn)}] if vpn else []
     legend(figure, looks, 4)
 
 

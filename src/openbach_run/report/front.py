@@ -28,7 +28,7 @@ from openbach_run.report.page_words import (
 )
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
-from openbach_run.report.words import heading, named, said
+from openbach_run.report.words import heading, named, phrase
 from openbach_run.results.intervals import Estimate, change_notes
 from openbach_run.results.tables import Table
 
@@ -92,7 +92,7 @@ def costs_table(page: Block) -> Table:
     for pep, vpn in product(peps, page.campaigns.distinct("vpn", page.cells)):
         for cc in every_cc:
             own = [named(vpn), transport(cc)] if cc else [named(vpn)]
-            own += [said("pep", pep)] if is_both else []
+            own += [phrase("pep", pep)] if is_both else []
             wanted = {"vpn": vpn, **({"cc": cc} if cc else {})}
             wanted |= {"pep": pep} if is_both else {}
             cells = [page.find(**wanted, **condition) for condition in page.conditions]

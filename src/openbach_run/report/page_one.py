@@ -15,7 +15,7 @@ from openbach_run.report import page_words as words
 from openbach_run.report.cells import Cell, pairings
 from openbach_run.report.page_advice import Choice, advice
 from openbach_run.report.page_model import CHOSEN, EQUIVALENT, OWN, Block, PageOne
-from openbach_run.report.words import said, value_of
+from openbach_run.report.words import phrase, value_of
 from openbach_run.results.tables import Table
 
 MOST_LINKS = 6
@@ -146,7 +146,7 @@ def _use(block: Block, choice: Choice) -> str:
     if "cc" in choice.control:
         parts.append(words.transport(values["cc"]) + rules.cliff(values["cc"]))
     if "pep" in choice.control:
-        parts.append(said("pep", values["pep"]))
+        parts.append(phrase("pep", values["pep"]))
     return ", ".join(parts)
 
 
@@ -165,5 +165,5 @@ def conditions_in_words(page: PageOne) -> str:
     told = [link.replace("(", "(RTT ") for link in links if link]
     parts += [words.listed(told)] if told else []
     parts.append(words.seeds_in_words(cells))
-    scenario = said("scenario", cells[0].values["scenario"])
+    scenario = phrase("scenario", cells[0].values["scenario"])
     return f"{scenario}: {', '.join(parts)}" if len(parts) < 2 else ", ".join(parts)

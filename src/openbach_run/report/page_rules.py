@@ -28,7 +28,7 @@ from openbach_run.report.page_model import (
 )
 from openbach_run.report.page_words import say, where
 from openbach_run.report.recommendations import LEAST_TIE, has_idle_pep
-from openbach_run.report.words import named, said, suffix_in_words
+from openbach_run.report.words import named, phrase, suffix_in_words
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.yaml_files import read_yaml
 
@@ -287,7 +287,7 @@ def pep_helps(page: PageOne, block: Block) -> str:
     best = max(helpful, key=lambda pep: (_better(helpful[pep]), -_mean(block, helpful[pep])))
     idle = "; for a tunnel that it cannot split, a PEP between the tunnel's ends does nothing"
     changes = _changes(block, [pair for pair in helpful[best] if pair.is_better])
-    name = said("pep", best)
+    name = phrase("pep", best)
     return say("pep", pep=name, told=changes, idle=idle if block.idle else "", **facts)
 
 
@@ -306,7 +306,7 @@ def _rarely_helps(
     if worse:
         worst = max(worse, key=lambda pair: pair.change.median ** _sign(block))
         told += f", at worst {_changes(block, [worst])}"
-    return say("some_pep", pep=said("pep", pep), told=told, **counts, **facts)
+    return say("some_pep", pep=phrase("pep", pep), told=told, **counts, **facts)
 
 
 def _at_hardest(block: Block) -> str:
@@ -410,7 +410,7 @@ def behind_pep(page: PageOne, block: Block) -> str:
 
 def _position(pep: str) -> str:
     """Return where a PEP is, and its values: `A double (profile satcom)`."""
-    return said("pep", pep).removeprefix("PEP ").removeprefix("at ")
+    return phrase("pep", pep).removeprefix("PEP ").removeprefix("at ")
 
 
 def costs(page: PageOne, block: Block) -> str:

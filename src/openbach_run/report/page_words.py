@@ -15,7 +15,7 @@ from openbach_run.report.words import (
     argument,
     kinds_of_capacity,
     named,
-    said,
+    phrase,
     satellite,
     unusual,
     value_of,
@@ -122,7 +122,7 @@ def with_value(block: Block, name: str, cell: Cell) -> str:
         return f"over {access_in_words(cell.values)}"
     if name in ("vpn", "pep") and value == "none":
         return "without VPN" if name == "vpn" else "without PEP"
-    return f"with {transport(value) if name == 'cc' else said(name, value)}"
+    return f"with {transport(value) if name == 'cc' else phrase(name, value)}"
 
 
 def at_loss(loss: str, block: Block) -> str:
@@ -155,7 +155,7 @@ def where(block: Block, cell: Cell, without: Sequence[str] = ()) -> str:
     for name in CHOSEN:
         if name in block.swept and name not in without:
             value = cell.values.get(name, "")
-            parts.append(transport(value) if name == "cc" else said(name, value))
+            parts.append(transport(value) if name == "cc" else phrase(name, value))
     if block.losses and "loss" in block.swept and "loss" not in without:
         parts.append(at_loss(cell.values["loss"], block))
     return ", ".join(filter(None, parts))
@@ -183,9 +183,9 @@ def link_in_words(
         del of_link["rate"]
         of_return = f"{'/'.join(numbers)} {units.pop()}" if len(units) == 1 else " / ".join(rates)
     else:
-        of_return = said("return_rate", link["return_rate"]) if "return_rate" in link else ""
+        of_return = phrase("return_rate", link["return_rate"]) if "return_rate" in link else ""
     for name, value in of_link.items():
-        words.append(value_of(name, value) if name == "size" else said(name, value))
+        words.append(value_of(name, value) if name == "size" else phrase(name, value))
     return ", ".join(filter(None, [*words, of_return]))
 
 

@@ -21,7 +21,7 @@ from openbach_run.report.cells import Campaigns, Cell, file_name
 from openbach_run.report.charts import INTERVAL
 from openbach_run.report.figures import Drawing, Look, against, values, without_unit
 from openbach_run.report.settings import Setting, settings
-from openbach_run.report.words import said
+from openbach_run.report.words import phrase
 from openbach_run.results.intervals import Estimate, ends
 
 WIDTHS_IN = {"column": 3.5, "page": 7.16}
@@ -71,7 +71,7 @@ def _drawings(
     swept = [name for name in cells[0].values if len(values(cells, name)) > 1] or ["scenario"]
     lines = next(name for name in (*baseline, *swept) if name in swept)
     *others, groups = [name for name in swept if name != lines] or ["scenario"]
-    over = ", ".join(said(name, value) for name, value in baseline.items())
+    over = ", ".join(phrase(name, value) for name, value in baseline.items())
     ratio = f"{without_unit(words)} over that of {over}"
     of_seeds = {id(cell): cell.estimate(measure) for cell in cells}
     of_ratio = {id(cell): against(cell, cells, baseline, measure) for cell in cells if baseline}
@@ -101,7 +101,7 @@ def _drawings(
                 axes.axhline(1, color="#999999", linewidth=0.8, label=INTERVAL)
             columns = 2 if width == "column" else 4
             figure.legend(loc="outside upper left", ncols=columns, frameon=False)
-            what = [setting.title, *(said(name, value) for name, value in chosen.items())]
+            what = [setting.title, *(phrase(name, value) for name, value in chosen.items())]
             note = f"{label}, median and {ends([len(cell.runs) for cell, _ in drawn])}"
             note = f"{without_unit(words)}, distribution over the seeds" if kind == "cdf" else note
             parts = [f"{name}_{value}" for name, value in chosen.items() if name in swept]
@@ -121,7 +121,7 @@ def _draw_distributions(
         number = looks[value]
         look: Look = {"color": _colour(number), "linestyle": STYLES[number % len(STYLES)]}
         for cell in (cell for cell in cells if cell.has({lines: value})):
-            axes.ecdf([*cell.measured(measure).values()], label=said(lines, value), **look)
+            axes.ecdf([*cell.measured(measure).values()], label=phrase(lines, value), **look)
 
 
 def _draw_bars(
@@ -136,7 +136,7 @@ def _draw_bars(
     series, places = values(cells, lines), values(cells, groups)
     wide = min(0.8 / len(series), WIDEST)
     for number, value in enumerate(series):
-        look: Look = {"color": _colour(looks[value]), "label": said(lines, value)}
+        look: Look = {"color": _colour(looks[value]), "label": phrase(lines, value)}
         look |= {"hatch": HATCHES[looks[value] % len(HATCHES)], "edgecolor": "white"}
         for cell, estimate in drawn:
             if not cell.has({lines: value}):
@@ -147,4 +147,4 @@ def _draw_bars(
             reach = [estimate.median if bound is None else bound for bound in bounds]
             axes.plot([at, at], reach, "k-", linewidth=0.9)
             look["label"] = ""  # each name once
-    axes.set_xticks(range(len(places)), [said(groups, place) for place in places])
+    axes.set_xticks(range(len(places)), [phrase(groups, place) for place in places])

@@ -23,7 +23,7 @@ from openbach_run.report.cells import (
     measured_against,
     name_of,
 )
-from openbach_run.report.words import figure, said
+from openbach_run.report.words import figure, phrase
 from openbach_run.results.intervals import ends
 from openbach_run.results.run_files import fields, is_number
 from openbach_run.results.seeds import WARNING
@@ -133,9 +133,9 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
         ratio = measured_against(cell, baseline, measure) if cell and baseline and ours else None
         why_not = "failed" if cell and cell.failed else "not run"
         own = [figure(ours) if ours else why_not, figure(ratio, 3) if ratio else "–"]
-        rows.append([said("vpn", vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
+        rows += [[phrase("vpn", vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own]]
     unit = from_name(measure).unit
-    ratio_to = f"ratio to {said('vpn', base)}"
+    ratio_to = f"ratio to {phrase('vpn', base)}"
     header = ["VPN", f"published ({unit})", ratio_to, f"ours ({unit})", ratio_to]
     return Table(title, header, rows, _note(described, cells), 1)
 

@@ -56,18 +56,18 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     return {"commands": [], "plots": plots, **about, "runs": runs}, records
 
 
-def _column(told: Mapping[str, Any]) -> list[Any]:
+def _column(stored: Mapping[str, Any]) -> list[Any]:
     # Files of before 1.1 have a place for each row.
-    runs = [(place, 1) for place in told["of_row"]] if "of_row" in told else told["in_a_row"]
-    return [told["values"][place] for place, often in runs for _ in range(often)]
+    runs = [(place, 1) for place in stored["of_row"]] if "of_row" in stored else stored["in_a_row"]
+    return [stored["values"][place] for place, often in runs for _ in range(often)]
 
 
-def _columns(told: Mapping[str, Any]) -> list[Any]:
-    """Return rows of the keys in `told`, which has one column for each key, or for all of them."""
-    if "values" in told:
-        return _column(told)
-    rows = zip(*map(_column, told.values()), strict=True)
-    return [_known(zip(told, row, strict=True)) for row in rows]
+def _columns(stored: Mapping[str, Any]) -> list[Any]:
+    """Return rows of the keys in `stored`, with one column for each key, or for all of them."""
+    if "values" in stored:
+        return _column(stored)
+    rows = zip(*map(_column, stored.values()), strict=True)
+    return [_known(zip(stored, row, strict=True)) for row in rows]
 
 
 def _known(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def record_of(row: Mapping[str, Any], identity: dict[str, str]) -> Record:
     """Return the record of a row: arguments stand before the seed, measures and texts behind it."""
     names = list(row)
     arguments = names[names.index("scenario") + 1 : names.index("seed")]
-    told = names[names.index("status") + 1 : names.index(OF_A_RUN[0])]
-    values = {name: row[name] for name in told if row[name] is not None}
+    stored = names[names.index("status") + 1 : names.index(OF_A_RUN[0])]
+    values = {name: row[name] for name in stored if row[name] is not None}
     texts = {name: value for name, value in values.items() if isinstance(value, str)}
     return Record(
         row["run_id"],

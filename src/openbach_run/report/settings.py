@@ -25,7 +25,7 @@ from openbach_run.report.words import (
     IDLE_ON_FILE,
     access_in_words,
     file_of,
-    said,
+    phrase,
     satellite,
     suffix_in_words,
     title_of,
@@ -93,7 +93,7 @@ class Setting:
 
     def at_loss(self, loss: str) -> str:
         """Return a loss that was asked for in words; a link with a file may have its own."""
-        return said("loss", loss) + (" on top of the file's" if file_of(self.shared) else "")
+        return phrase("loss", loss) + (" on top of the file's" if file_of(self.shared) else "")
 
     @property
     def is_matrix(self) -> bool:
@@ -143,13 +143,13 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
         file = file_of(shared)
-        inside = [("scenario " if file else "") + said("scenario", scenario)]
+        inside = [("scenario " if file else "") + phrase("scenario", scenario)]
         if shared.get("link_file", "none") != "none":
             orbit = Path(told_apart.pop("link_file", file)).stem
         if "access" in told_apart or "dama_values" in told_apart:
             inside.append(access_in_words(shared))
             told_apart = {name: value for name, value in told_apart.items() if name not in ACCESS}
-        inside += [said(name, value) for name, value in unusual(told_apart).items()]
+        inside += [phrase(name, value) for name, value in unusual(told_apart).items()]
         title = ", ".join(inside)
         if orbit:
             title = f"{orbit if orbit != shared['orbit'] else satellite(orbit)} ({title})"
@@ -192,7 +192,7 @@ def conditions(setting: Setting) -> list[str]:
             continue
         if (name, value) == ("cpu", FREE) and not all(cell.is_paired for cell in setting.cells):
             continue  # it costs what it costs there
-        parts.append(setting.at_loss(value) if name == "loss" else said(name, value))
+        parts.append(setting.at_loss(value) if name == "loss" else phrase(name, value))
     return [*link, *parts, *_bottleneck(setting)]
 
 

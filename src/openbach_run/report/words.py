@@ -191,7 +191,7 @@ def _large(value: float, unit: str) -> str:
     return f"{value:.4g} {unit}"
 
 
-def said(name: str, value: str) -> str:
+def phrase(name: str, value: str) -> str:
     """Return an argument's value for a sentence.
 
     Examples are `no VPN`, `PEP B`, `0.1 % loss` and `buffer 2 bandwidth-delay products`.
@@ -255,19 +255,19 @@ def access_in_words(values: Mapping[str, str]) -> str:
 
 def kinds_of_capacity(values: Mapping[str, str]) -> str:
     """Return what may be asked for in words, as far as a cell has values of its own for it."""
-    told = []
+    parts = []
     text = values.get("dama_values", "none")
     for part in text.split(";") if text not in ("none", "") else ():
         name, _, value = part.partition("=")
         size = number(value)
         if name not in CAPACITY or size is None:
-            told.append(part)
+            parts.append(part)
         elif size == 0:
-            told.append(f"no {CAPACITY[name]}")
+            parts.append(f"no {CAPACITY[name]}")
         else:
             unit = "B" if name == "vbdc_bytes" else "bit/s"
-            told.append(f"{CAPACITY[name]} {_large(size, unit)}")
-    return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
+            parts.append(f"{CAPACITY[name]} {_large(size, unit)}")
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def title_of(column: str, declared: Iterable[Measure]) -> str:

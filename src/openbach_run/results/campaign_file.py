@@ -70,12 +70,12 @@ def earlier(directory: Path, runs: Iterable[AskedRun], apart: Mapping[str, str])
         return Earlier()
     if campaign.get("apart", {}) != apart:
         return Earlier()
-    new = {_asked(run) for run in runs}
+    new = {_identity(run) for run in runs}
     before = (AskedRun(**run) for run in campaign["runs"])
     kept = tuple(
         run
         for run in before
-        if _asked(run) not in new and run_files.is_there(directory / "runs" / run.run_id)
+        if _identity(run) not in new and run_files.is_there(directory / "runs" / run.run_id)
     )
     if not kept:
         return Earlier()
@@ -84,7 +84,7 @@ def earlier(directory: Path, runs: Iterable[AskedRun], apart: Mapping[str, str])
     return Earlier(tuple(commands), kept, plots, titles)
 
 
-def _asked(run: AskedRun) -> tuple[object, ...]:
+def _identity(run: AskedRun) -> tuple[object, ...]:
     """Return what was asked for with a run, whichever version of the code ran it."""
     return run.scenario, frozenset(run.arguments.items()), run.seed
 

@@ -149,7 +149,7 @@ def _no_route(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": words}, error.status_code)
 
 
-def _said(request: Request, status: int, words: str, **more: str) -> Response:
+def _error_answer(request: Request, status: int, words: str, **more: str) -> Response:
     """Return an error as a page for a browser, and as JSON for any other client."""
     if wants_page(request):
         return error_page(request, status, words)
@@ -164,14 +164,14 @@ NO_NUMBER = "not a number that could be an id"
 ANSWERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
     Refusal: _refused,
     HTTPException: _no_route,
-    RequestValidationError: lambda request, error: _said(
+    RequestValidationError: lambda request, error: _error_answer(
         request, 404, f"{request.url.path}: {NO_NUMBER}"
     ),
-    InputError: lambda request, error: _said(request, 422, str(error)),
+    InputError: lambda request, error: _error_answer(request, 422, str(error)),
     TooLarge: lambda request, error: too_large(),
-    SetupError: lambda request, error: _said(request, 503, str(error)),
-    TooMany: lambda request, error: _said(request, 429, TOO_MANY, msg=TOO_MANY),
-    sqlite3.Error: lambda request, error: _said(
+    SetupError: lambda request, error: _error_answer(request, 503, str(error)),
+    TooMany: lambda request, error: _error_answer(request, 429, TOO_MANY, msg=TOO_MANY),
+    sqlite3.Error: lambda request, error: _error_answer(
         request, 503, f"{DATABASE} in the results directory: {error}"
     ),
     # Nobody reads this one.

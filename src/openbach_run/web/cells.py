@@ -41,9 +41,9 @@ def table_of(services: Services, item: str, chosen: Sequence[str], sort: str) ->
     distinct: list[Any] = list(dict.fromkeys(column.values()))
     ranked = sorted(distinct) if by in measures else heat.ordered(distinct)
     ranks = {value: rank for rank, value in enumerate(ranked)}
-    there = sorted(column, key=lambda cell: ranks[column[cell]], reverse=sort[:1] == "-")
+    in_order = sorted(column, key=lambda cell: ranks[column[cell]], reverse=sort[:1] == "-")
     rows = []
-    for key in [*there, *(cell for cell in cells if cell not in column)]:
+    for key in [*in_order, *(cell for cell in cells if cell not in column)]:
         rows.append((cells[key].key, [shown.get(key) for shown in columns.values()]))
     measured = measures.keys() & columns.keys()
     places = {name: decimals(map(float, columns[name].values())) for name in measured}

@@ -48,10 +48,10 @@ def launch(
         raise InputError(f"{', '.join(missing)}: choose at least one value")
     campaign = asked_campaign(services, project, name, arguments, seeds)
     inventory = project_inventory(services, project, campaign)
-    asked = json.dumps(campaign.values), json.dumps(seeds)
+    texts = json.dumps(campaign.values), json.dumps(seeds)
     number = services.database.execute(
         'INSERT INTO launch (project, scenario, created, "values", seeds) VALUES (?, ?, ?, ?, ?)',
-        *(project, name, as_date(datetime.now(UTC)), *asked),
+        *(project, name, as_date(datetime.now(UTC)), *texts),
     )
     try:
         services.launcher.launch(

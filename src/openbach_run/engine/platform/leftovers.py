@@ -127,15 +127,15 @@ def ask_again(controller: Controller, instance: Mapping[str, Any]) -> bool:
     it no more, as it had one. Its instance runs for ever. Asked again, it ends by itself.
     """
     functions = {function["id"]: function for function in instance["openbach_functions"]}
-    asked = False
+    was_asked = False
     for function in functions.values():
         if sub := function.get("scenario"):
-            asked |= ask_again(controller, sub)
+            was_asked |= ask_again(controller, sub)
         stop = function.get("stop_job_instances") if function["status"] == "Finished" else None
         for number in stop["openbach_function_ids"] if stop else ():
             job = functions[number].get("job")
             if job and job["stop_date"] == NO_STOP_DATE:
                 with suppress(Refused):  # it is another user's
                     controller.get("job_instance/", job["id"], update="")
-                    asked = True
-    return asked
+                    was_asked = True
+    return was_asked

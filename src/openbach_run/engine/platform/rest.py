@@ -336,7 +336,7 @@ class Controller:
 
     def _words(self, answer: Answer, method: str, route: str) -> str:
         """Return the meaning of a refusal, with the controller's own reason."""
-        reason = _said(answer)
+        reason = _reason_of(answer)
         match answer.status:
             case 401:
                 return (
@@ -399,7 +399,7 @@ def _reason(error: requests.RequestException) -> str:
     return f"no connection ({type(error).__name__})"
 
 
-def _said(answer: Answer) -> str:
+def _reason_of(answer: Answer) -> str:
     try:
         body = answer.json()
     except ValueError:

@@ -77,10 +77,10 @@ def made_once(place: Path, make: Callable[[Path], None]) -> Path:
     Another process that makes the same is waited for. Raises SetupError for a cache that this user
     cannot read or write.
     """
-    return _made(place, make, lambda: refuse_to_make(place.name.rpartition("-")[0]))
+    return _once(place, make, lambda: refuse_to_make(place.name.rpartition("-")[0]))
 
 
-def _made(
+def _once(
     place: Path, make: Callable[[Path], None], missing: Callable[[], None] = lambda: None
 ) -> Path:
     """Make an entry once, like `made_once`; call `missing` before anything is made."""
@@ -125,7 +125,7 @@ def cached_text(cache: Path, name: str, made_of: Iterable[str], make: Callable[[
     def write(place: Path) -> None:
         (place / "text").write_text(make(), encoding="utf-8")
 
-    return (_made(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(
+    return (_once(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(
         encoding="utf-8"
     )
 
