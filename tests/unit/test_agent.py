@@ -157,7 +157,5 @@ def test_waiting_sleeps_until_its_time_and_serves_stops_meanwhile(agents: GuestA
     due_us = agents.now_us() + 200_000
     agents.wait_until(due_us)
     assert due_us <= agents.now_us() < due_us + SECOND_US
-    assert agents.processes[1].exit_code in (
-        -15,
-        143,
-    )  # the shell itself, or its report of the program it ran
+    # The shell itself, or its report of the program it ran.
+    assert agents.processes[1].exit_code in (-15, 143)

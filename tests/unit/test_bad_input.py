@@ -113,9 +113,8 @@ def ends(*words: str) -> tuple[int, str]:
 def fake() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
         patched.setattr(engines, "VirtualEngine", Transfers().engine)
-        patched.setattr(
-            request, "load_packages", lambda paths, catalog: PACKAGES
-        )  # read once: YAML takes most of the time
+        # Read once: YAML takes most of the time.
+        patched.setattr(request, "load_packages", lambda paths, catalog: PACKAGES)
         patched.setattr(engines, "load_inventory", lambda path: THERE)
         patched.chdir(directory)
         yield Path(directory)

@@ -56,9 +56,8 @@ def check(resource: dict[str, Any]) -> None:
         if name not in ("status", "metadata")
     }
     jsonschema.validate(resource["spec"], checked["spec"])
-    assert re.fullmatch(
-        "[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?", resource["metadata"]["name"]
-    )  # RFC 1123
+    # RFC 1123.
+    assert re.fullmatch("[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?", resource["metadata"]["name"])
 
 
 def test_kubernetes_takes_the_cluster() -> None:

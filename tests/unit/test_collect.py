@@ -133,11 +133,16 @@ def test_a_platform_that_was_installed_anew(
 def test_what_cannot_be_a_record_is_said(
     launch: Launch, platform: Controller, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another version of the scenario, other constants, one that was stopped, one that fails."""
-    good = launch("geo", **VALUES)
-    other = platform.get("project/", "satvpn", "scenario/", "geo")
+    """Another version of the scenario, other constants, one that was stopped, one that fails.
+
+    A backend shows the ids that a function waits for in any order.
+    """
+    other = platform.get(*(place := ("project/", "satvpn", "scenario/", "geo")))
     functions = other["openbach_functions"]
-    place = ("project/", "satvpn", "scenario/", "geo")
+    for wait in (function.get("wait", {}) for function in functions):
+        wait.get("launched_ids", []).reverse()
+    platform.put(*place, body=other)
+    good = launch("geo", **VALUES)
     functions[-1]["wait"]["time"] = 7
     platform.put(*place, body=other)
     changed = launch("geo", **VALUES)

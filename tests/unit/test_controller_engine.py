@@ -434,9 +434,8 @@ def test_no_request_is_lost(
     Each run is started once, and its results are there.
     """
     monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", float(HANG_S))
-    monkeypatch.setattr(
-        engine_module, "ARRIVAL_LIMIT_S", 0.5
-    )  # a busy machine takes some time to start anything
+    # A busy machine takes some time to start anything.
+    monkeypatch.setattr(engine_module, "ARRIVAL_LIMIT_S", 0.5)
     chance = random.Random(seed)
     fake.slow_s = 0.4
     fake.harm = lambda: chance.choice(HARM) if chance.random() < 0.4 else "none"

@@ -26,9 +26,8 @@ class FakeAgents:
 
     refusals: dict[str, int]  # by entity: how many launches are refused
     time_us: int = 0
-    ends: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # by instance: end time, exit code
+    # By instance: end time, exit code.
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
     stopped: dict[int, int] = field(default_factory=dict)
 
     def now_us(self) -> int:
@@ -158,9 +157,8 @@ def test_functions_without_waits_start_at_once_and_the_run_ends_with_the_last_jo
     assert run.status is ScenarioStatus.FINISHED_OK
     assert run.at("job_started", 0) == run.at("job_started", 1) == [0]
     assert run.job_statuses == ["Not Running", "Not Running"]
-    assert (
-        run.agents.time_us == 6_200_000
-    )  # the job was seen to have ended at 6, and passes are at 0, 0.2, 1.2, …
+    # The job was seen to have ended at 6, and passes are at 0, 0.2, 1.2, …
+    assert run.agents.time_us == 6_200_000
 
 
 def test_launched_ids_wait_for_the_next_pass() -> None:

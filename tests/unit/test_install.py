@@ -174,6 +174,7 @@ def test_an_empty_platform_gets_everything_once(
     assert agents == ADDRESSES
     assert {"geo", "geo_loss", "geo_loss_table"} <= platform.scenarios.keys()
     assert not Path("openbach-package").exists()
+    platform.scenarios["geo"]["openbach_functions"].reverse()
     before = platform.orders
     for more in ((), ("--check",)):
         assert installed(platform, *more) == 0

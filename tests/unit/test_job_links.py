@@ -486,9 +486,8 @@ def test_the_proof_leaves_out_what_a_larger_bucket_lets_through_at_once() -> Non
     assert link_proof.packets_at_once(asked(**real)) == 20
     assert link_proof.full_packets(asked(**real)) == 400
     small = asked(**real, buffer_bytes=9000)
-    assert (
-        link_proof.full_packets(small) + link_proof.packets_at_once(small) == 5 + 10
-    )  # what the buffer and the bucket hold
+    # The buffer and the bucket.
+    assert link_proof.full_packets(small) + link_proof.packets_at_once(small) == 5 + 10
     assert link_proof.differences(asked(**real), link_proof.Measured(9.6e6, 251.5, 0.0)) == []
     assert link_proof.differences(asked(**real), link_proof.Measured(8.5e6, 254, 0.0)) == [
         "delay 254.000 ms instead of 250",

@@ -325,9 +325,8 @@ class LocalEngine(ABC):
     ) -> str | None:
         """Pass events on until the guest is gone; return why it was killed, if it was."""
         reader = EventReader(run_dir, on_event)
-        waiting = threading.Thread(
-            target=guest.wait, daemon=True
-        )  # hosts before Linux 5.3 have no pidfd
+        # Hosts before Linux 5.3 have no pidfd.
+        waiting = threading.Thread(target=guest.wait, daemon=True)
         waiting.start()
         heard, sent_bytes = time.monotonic(), 0
         try:

@@ -44,9 +44,8 @@ class Boundary:
         self, cgroup: str, root: Path, code: Path, run_dir: Path, *program: str
     ) -> list[str]:
         """Return the command line that runs `program` until its standard input is closed."""
-        places = (
-            str(place.absolute()) for place in (root, code, run_dir)
-        )  # enter.py changes its directory
+        # Absolute, since enter.py changes its directory.
+        places = (str(place.absolute()) for place in (root, code, run_dir))
         return [sys.executable, "-SE", str(PROGRAM), self.mode, cgroup, *places, *program]
 
 

@@ -29,7 +29,7 @@ from openbach_run.catalog import Uses
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.platform import leftovers, reasons, rest
 from openbach_run.engine.platform.answers import Events, as_collected, duration_s
-from openbach_run.engine.platform.order import Order, order_of
+from openbach_run.engine.platform.order import Order, is_same, order_of
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.errors import SetupError
 from openbach_run.openbach.job_folders import form_of
@@ -493,10 +493,8 @@ class ControllerEngine:
         try:
             return list(as_collected(self._controller.text("scenario_instance/", number, "csv/")))
         except Refused as refusal:
-            if refusal.status in (
-                404,
-                500,
-            ):  # what the backend answers when its collector has nothing
+            # What the backend answers when its collector has nothing.
+            if refusal.status in (404, 500):
                 return []
             raise
 
@@ -505,7 +503,7 @@ def upload(controller: Controller, place: tuple[str, ...], stored: Mapping[str, 
     """Upload a scenario to its place, unless it is there. Raises Refused, Lost."""
     end_s = time.monotonic() + rest.LOST_LIMIT_S
     # An upload is checked by reading it back: an answer may be lost although the order arrived.
-    while (current := controller.find(*place)) != stored:
+    while (current := controller.find(*place)) is None or not is_same(current, stored):
         if current is not None:
             controller.put(*place, body=dict(stored))
             return

@@ -16,6 +16,7 @@ from typing import Any
 
 from openbach_run.catalog import Catalog
 from openbach_run.engine.platform.engine import unreachable, upload
+from openbach_run.engine.platform.order import is_same
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.openbach.job_folders import Package, form_of
 from openbach_run.openbach.project import packed
@@ -88,7 +89,8 @@ class Installation:
     def _differs(self, wanted: Mapping[str, Any] | None, *place: str) -> str:
         if (stored := self.controller.find(*place)) is None:
             return "there is none"
-        return "" if wanted in (None, stored) else "the controller's is another version"
+        is_ours = wanted is None or is_same(stored, wanted)
+        return "" if is_ours else "the controller's is another version"
 
     def _job(self, name: str) -> str:
         if (known := self.controller.find("job/", name)) is None:

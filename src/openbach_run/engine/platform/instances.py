@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from openbach_run.engine.platform.leftovers import ask_again
-from openbach_run.engine.platform.order import Order
+from openbach_run.engine.platform.order import Order, functions_of
 from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import SetupError
 
@@ -53,21 +53,14 @@ def wrong_with(instance: Mapping[str, Any], order: Order, local: Order) -> str:
     if not instance["stop_date"] or instance["status"] == "Stopped":
         return f"it has no whole results ({instance['status']})"
     # The backend keeps the functions that have run, but shows the constants of today's version.
-    ran = [_as_stored(function) for function in instance["openbach_functions"]]
-    if not any(
-        sorted(ran, key=_number) == sorted(form.scenarios[-1]["openbach_functions"], key=_number)
-        for form in (order, local)
-    ):
+    ran = [_as_stored(function) for function in functions_of(instance)]
+    if not any(ran == functions_of(form.scenarios[-1]) for form in (order, local)):
         return f"it ran another version of {order.name} than this checkout's"
     if not order.is_of(instance):
         return (
             f"the controller shows other constants than this checkout's; it should be {order.name}"
         )
     return ""
-
-
-def _number(function: Mapping[str, Any]) -> int:
-    return int(function["id"])
 
 
 def _as_stored(function: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from openbach_run.catalog import Catalog
 from openbach_run.link_checks import ORBIT, in_force, read_presets
+from openbach_run.openbach.functions import WAIT_LISTS
 from openbach_run.openbach.scenario import Scenario, defaults_of
 
 
@@ -83,6 +84,28 @@ def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
             }
         )
     return Order(scenarios, arguments, {uploaded: name for name, uploaded in called.items()})
+
+
+def is_same(scenario: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two scenarios, as a controller shows them, are the same."""
+    forms = ({**form, "openbach_functions": functions_of(form)} for form in (scenario, other))
+    return next(forms) == next(forms)
+
+
+def functions_of(shown: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the functions by their ids, with sorted ids that each waits for.
+
+    The backend asks its database for these without an order, and mostly gets the one in which they
+    came.
+    """
+    functions = []
+    for function in shown.get("openbach_functions", ()):
+        wait = {
+            key: sorted(value) if key in WAIT_LISTS else value
+            for key, value in function.get("wait", {}).items()
+        }
+        functions.append({**function, "wait": wait})
+    return sorted(functions, key=lambda function: int(function["id"]))
 
 
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:

@@ -404,9 +404,8 @@ def _reason_of(answer: Answer) -> str:
         body = answer.json()
     except ValueError:
         return answer.reason or "no reason given"
-    if isinstance(body, dict) and isinstance(
-        body.get("response"), dict
-    ):  # of the director, through the conductor
+    # Of the director, through the conductor.
+    if isinstance(body, dict) and isinstance(body.get("response"), dict):
         body = body["response"]
     if not isinstance(body, dict):
         return json.dumps(body)[:500]

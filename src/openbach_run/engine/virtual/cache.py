@@ -96,9 +96,8 @@ def _once(
     # A lock file beside the entry: the entry itself is renamed into its place only when it is
     # whole.
     with exclusively(lock):
-        if place.exists() and (
-            damaged := damage(place)
-        ):  # another process may have made it again meanwhile
+        # Another process may have made it again meanwhile.
+        if place.exists() and (damaged := damage(place)):
             print(
                 f"openbach-run: {place} is damaged ({damaged}): making it again",
                 file=sys.stderr,
