@@ -66,14 +66,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
 
 def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: int) -> Cost:
     """Run a command of a checkout once, and return what it cost."""
-    command = [
-        str(checkout / "openbach-run"),
-        *arguments,
-        "--rerun",
-        "--quiet",
-        "--results",
-        str(results),
-    ]
+    command = [str(checkout / "openbach-run"), *arguments, "--rerun", "--quiet"]
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -82,7 +75,7 @@ def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: i
     }
     before, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(
-        [*command, "--workers", str(workers)],
+        [*command, "--results", str(results), "--workers", str(workers)],
         check=True,
         cwd=checkout,
         env=environment,
