@@ -48,6 +48,8 @@ LIBRARIES = ("core", "network", "internet", "applications", "point-to-point", "t
 TYPES = {"cubic": "TcpCubic", "reno": "TcpLinuxReno"}
 WITHOUT_JUMP = "RenoWithoutJump"
 """Reno of transfer.cc: ns-3's, whose window does not grow with the ACK that ends a recovery."""
+FIRST_IN_CPP20 = "3.43"
+"""The version of Debian 13: its headers are C++20, those of 3.37 (Debian 12) are not."""
 RATE_BPS = 10_000_000
 FRAME_BYTES, DATA_BYTES = 1514, 1448
 FEWEST_LOSSES = 20
@@ -88,20 +90,23 @@ def is_there() -> bool:
     return all(shutil.which(tool) or Path(tool).exists() for tool in TOOLS)
 
 
+def version() -> str:
+    """Return ns-3's, as `3.37`."""
+    command = ["dpkg-query", "-W", "-f", "${Version}", "libns3-dev"]
+    return subprocess.check_output(command, text=True).partition("-")[0]
+
+
 def program() -> Path:
     """Return the ns-3 program; build it if this source was not built yet."""
-    version = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Version}", "libns3-dev"],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    digest = hashlib.sha256(SOURCE.read_bytes() + version.encode()).hexdigest()[:16]
+    standard = "c++20" if version() >= FIRST_IN_CPP20 else "c++17"
+    digest = hashlib.sha256(SOURCE.read_bytes() + version().encode()).hexdigest()[:16]
     built = cache_directory() / f"ns3-{digest}"
     if not built.exists():
         partial = built.with_suffix(f".{os.getpid()}")
-        warnings = ["-Wall", "-Wextra", "-Werror"]
+        options = ["-O2", f"-std={standard}", "-Wall", "-Wextra", "-Werror"]
         libraries = [f"-lns3-{name}" for name in LIBRARIES]
         subprocess.run(
-            ["g++", "-O2", "-std=c++17", *warnings, str(SOURCE), "-o", str(partial), *libraries],
+            ["g++", *options, str(SOURCE), "-o", str(partial), *libraries],
             check=True,
         )
         partial.rename(built)

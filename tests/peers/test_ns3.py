@@ -21,6 +21,7 @@ from beside_ns3 import (
     is_there,
     ns3_command,
     program,
+    version,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -28,6 +29,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 SEEDS = 5
+THEIRS = {
+    "3.37": {(20, "reno"): 1, (20, "cubic"): 1, (250, "reno"): 1.09, (250, "cubic"): 1.10},
+    "3.43": {(20, "reno"): 1.046, (20, "cubic"): 1.012, (250, "reno"): 1, (250, "cubic"): 1.143},
+}
+"""ns-3 → delay in ms, control → its time over ours, without loss. Over GEO the slow start of 3.37 ends
+with a full queue: 800 packets are lost. In 3.43 CUBIC loses 1255 there, Reno repairs without a wait."""
 CLEAN = [Cell(delay_ms, cc, 0.0, 30_000_000) for delay_ms in (250, 20) for cc in ("reno", "cubic")]
 LOSSY = [Cell(20, cc, 1.0, 30_000_000) for cc in ("reno", "cubic")]
 
@@ -47,23 +54,13 @@ def both() -> dict[Cell, tuple[float, float]]:
     }
 
 
-@pytest.mark.parametrize("cell", [cell for cell in CLEAN if cell.delay_ms == 20], ids=str)
-def test_without_loss_and_with_a_short_rtt_both_fill_the_link(
+@pytest.mark.parametrize("cell", CLEAN, ids=str)
+def test_without_loss_ours_is_as_theory_has_it(
     both: dict[Cell, tuple[float, float]], cell: Cell
 ) -> None:
     ours, theirs = both[cell]
-    assert ours == pytest.approx(theirs, rel=0.005)
-    assert ours == pytest.approx(expected_s(cell), rel=0.005)
-
-
-@pytest.mark.parametrize("cell", [cell for cell in CLEAN if cell.delay_ms == 250], ids=str)
-def test_over_geo_slow_start_is_as_theory_has_it_and_ns3_pays_for_its_end(
-    both: dict[Cell, tuple[float, float]], cell: Cell
-) -> None:
-    """ns-3's slow start ends with a full queue: it loses some 800 packets and repairs them."""
-    ours, theirs = both[cell]
-    assert ours == pytest.approx(expected_s(cell), rel=0.01)
-    assert 1.05 < theirs / ours < 1.15
+    assert ours == pytest.approx(expected_s(cell), rel=0.01 if cell.delay_ms == 250 else 0.005)
+    assert theirs / ours == pytest.approx(THEIRS[version()][cell.delay_ms, cell.cc], rel=0.005)
 
 
 @pytest.mark.parametrize("delay_ms", [20, 250])
@@ -100,7 +97,7 @@ def test_cubic_with_loss_is_at_least_reno_here_and_not_in_ns3(
     """Linux keeps CUBIC at least at Reno's rate (RFC 9438, 4.3). ns-3.37's CUBIC has no such part."""
     reno, cubic = (both[cell] for cell in LOSSY)
     assert cubic[0] < 1.25 * reno[0]
-    assert cubic[1] > 2 * reno[1]
+    assert (cubic[1] > 2 * reno[1]) == (version() == "3.37")
 
 
 def test_seven_nodes_with_a_capture_have_the_packets_of_four(tmp_path: Path) -> None:
