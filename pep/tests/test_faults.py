@@ -333,13 +333,13 @@ def test_what_a_server_says_before_it_resets_arrives(lab: Lab, satpep: StartSatp
     running.process.send_signal(signal.SIGSTOP)
     with lab.inside("server"):
         lab.run("nft", "delete", "table", "inet", "silent")
-    server, _ = listener.accept()  # the SYN comes again after a second
+    server, leg = listener.accept()  # the SYN comes again after a second
     server.sendall(b"go away")
     reset(server)
 
     def leg_is_gone() -> bool:
         with lab.inside("pep"):
-            return not lab.run("ss", "-tnHa", "dst", f"{SERVER[4]}:80").strip()
+            return not lab.run("ss", "-tnHa", "src", "{}:{}".format(*leg)).strip()
 
     until(leg_is_gone, "the reset")
     running.process.send_signal(signal.SIGCONT)
