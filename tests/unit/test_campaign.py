@@ -341,7 +341,7 @@ def test_a_malformed_sub_scenario_is_named(tmp_path: Path) -> None:
     ("content", "words"),
     [
         ("{", "line 1, column 2: broken JSON"),
-        ('{"name": "x",\n}', "line 2"),
+        ('{"name": "x",\n}', "line [12]"),
         ("[]", "a name"),
         ("\xff", "not UTF-8"),
     ],

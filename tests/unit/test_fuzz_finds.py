@@ -269,7 +269,7 @@ def test_a_number_of_a_call_that_is_too_long_is_left_out() -> None:
 def test_a_profile_that_is_nested_too_deeply_is_named(
     tmp_path: Path, job: str, module: str, more: tuple[Any, ...]
 ) -> None:
-    (tmp_path / "mine.json").write_text("[" * 5000)
+    (tmp_path / "mine.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"mine\.json: nested too deeply"):
         load(job, module).find("mine", *more, tmp_path)
 
