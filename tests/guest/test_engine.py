@@ -56,10 +56,7 @@ def test_an_empty_run_ends_well(guest_run: GuestRun) -> None:
 
 
 def test_no_compiled_file_depends_on_the_time_of_its_source(tmp_path: Path) -> None:
-    """Where PYTHONDONTWRITEBYTECODE is not set, some did.
-
-    Python wrote into the tree of a bundle, which then was damaged.
-    """
+    """Python wrote into the tree of a bundle where they did, which then was damaged."""
     library = engine_with(tmp_path, FINISH).image.root / "usr/lib" / GUEST_PYTHON
     compiled = {
         file.name: int.from_bytes(file.read_bytes()[4:8], "little")

@@ -25,10 +25,10 @@ def write(page: str | Path, place: Path) -> list[Path]:
     return written
 
 
-def commands(page: str | Path) -> list[str]:
+def commands(page: str | Path, but: str = "\n") -> list[str]:
     """Return the lines of a page that begin with ./openbach-run, without their comments.
 
-    `page` is a path, or a name in docs/.
+    `page` is a path, or a name in docs/. Lines with `but` are left out.
     """
     lines = re.findall(r"^\./openbach-run .*$", (DOCS / page).read_text(), re.M)
-    return [line.split("  #")[0].strip() for line in lines]
+    return [line.split("  #")[0].strip() for line in lines if but not in line]

@@ -62,6 +62,7 @@ def visited(page: Page, app: FastAPI) -> Iterator[str]:
         page.goto(entrance(app, url))
         assert page.url == url, "the token has left the address"
         yield url
+        page.goto("about:blank")  # a server that ends answers what it has begun by an error
 
 
 @pytest.fixture

@@ -301,3 +301,15 @@ def installed(made: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "kernel" / kernel.BUILT).write_text(wheels[0][1])
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     return tmp_path / "site" / kernel.PACKAGE / entry.name
+
+
+def test_no_outer_link_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = [sys.executable]
+    monkeypatch.setattr(image, "run_python", lambda _, w, __: subprocess.check_call([*python, *w]))
+    (tmp_path / "tree").mkdir()
+    for file in ("machine.py", "tree/own.py"):
+        (tmp_path / file).touch()
+    (tmp_path / "tree/sitecustomize.py").symlink_to(tmp_path / "machine.py")
+    image.compile_python(tmp_path, tmp_path / "tree", "/")
+    compiled = [file.name.partition(".")[0] for file in (tmp_path / "tree").rglob("*.pyc")]
+    assert compiled == ["own"]

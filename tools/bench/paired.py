@@ -157,17 +157,10 @@ def main() -> None:
         f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs,"
         f" {arguments.pairs} pairs"
     )
-    print(
-        f"{'':28}"
-        + "  ".join(
-            f"{name:>32}"
-            for name in ("CPU of the command", "wall of the command", "wall of the run")
-        )
-    )
-    print(
-        f"{'':28}" + "  ".join([f"{'before':>7} {'now':>7} {'ratio':>5} {'interval':>10}"] * 3),
-        flush=True,
-    )
+    names = ("CPU of the command", "wall of the command", "wall of the run")
+    heads = [f"{'before':>7} {'now':>7} {'ratio':>5} {'interval':>10}"] * len(names)
+    print(" " * 28 + "  ".join(f"{name:>32}" for name in names))
+    print(" " * 28 + "  ".join(heads), flush=True)
     for cell in CELLS:
         if arguments.only in (None, *cell):
             costs = compare((other, REPOSITORY), cell, arguments.pairs, 1)

@@ -172,7 +172,7 @@ class Tree:
             [*(self._wanted[key] for key in ("suites", "pins", "beside")), *added]
         )
         made_of = (
-            *(self._own, *self.additions, *BESIDE_THE_ROOT, WRITES_NOTHING),
+            *(self._own, *self.additions, *BESIDE_THE_ROOT, WRITES_NOTHING, *COMPILES),
             *(line.line for line in self._lines),
         )
 
@@ -315,15 +315,18 @@ def _add_own(root: Path, init: Path) -> None:
     shutil.copy(init, root / "init.py")
 
 
+COMPILES = ("-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
+"""Words that make Python compile; without -e also a link into this machine: sitecustomize.py."""
+
+
 def compile_python(root: Path, directory: Path, seen_as: str) -> None:
     """Compile `directory` with the guest's own Python (its files are hostfs, read-only to a run).
 
     Without this every run would compile anew, or the first one would differ from the next: a
     program that finds its compiled form makes other system calls than one that does not.
     """
-    compileall = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-    paths = ["-s", str(directory), "-p", seen_as, str(directory)]
-    run_python(root, ["-S", *compileall, *paths], f"compiling {directory}")
+    paths = ["-e", str(directory), "-s", str(directory), "-p", seen_as, str(directory)]
+    run_python(root, [*COMPILES, *paths], f"compiling {directory}")
 
 
 def run_python(root: Path, arguments: Sequence[str], what: str, **environment: str) -> str:
@@ -331,17 +334,11 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
 
     It gets the loader and the libraries of the guest tree. Raises SetupError.
     """
-    python = [
-        # The tree's own loader, as the machine may have an older C library than the guest's Python
-        # needs.
-        *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
-        *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
-        *(
-            str(root / "usr/bin" / GUEST_PYTHON),
-            WRITES_NOTHING,
-            "-P",
-        ),  # no modules of the directory it is typed in
-    ]
+    # The tree's own loader: the machine's C library may be older than the guest's Python needs.
+    loader = [str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"]
+    libraries = ["--library-path", str(root / "usr/lib/x86_64-linux-gnu")]
+    # -P: no modules of the directory it is typed in.
+    python = [*loader, *libraries, str(root / "usr/bin" / GUEST_PYTHON), WRITES_NOTHING, "-P"]
     return run(
         [*python, *arguments], what, PYTHONHOME=str(root / "usr"), PYTHONHASHSEED="0", **environment
     )
