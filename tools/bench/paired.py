@@ -66,7 +66,8 @@ def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
 
 def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: int) -> Cost:
     """Run a command of a checkout once, and return what it cost."""
-    command = [str(checkout / "openbach-run"), *arguments, "--rerun", "--quiet"]
+    # One seed: how many there are without it is not the same in each commit.
+    command = [str(checkout / "openbach-run"), *arguments, "--seeds", "1", "--rerun", "--quiet"]
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -108,7 +109,6 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         places = [Path(folder) / name for name in ("other", "this")]
         costs = []
-        # -1 is the pair that sets up.
         for number in range(-1, pairs):
             pair = {}
             # Who is first changes from pair to pair: caches and clock rates favour one of the two.
