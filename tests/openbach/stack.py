@@ -50,7 +50,7 @@ LOOK_S = 0.2
 
 BASE = """
 set -eu
-chown -R root: /etc/sudo* /usr/bin/sudo /usr/libexec/sudo
+chown -R root: /etc/sudo* /usr/bin/sudo /usr/libexec/sudo /usr/lib/systemd/ssh_config.d
 chmod 4755 /usr/bin/sudo
 chmod 440 /etc/sudoers
 ln -sfn /run /var/run
@@ -73,7 +73,7 @@ ln -s /srv/python /opt/openbach/virtualenv/lib/python3.13/site-packages
 chown -R openbach: /opt/openbach
 """
 """What maintainer scripts and OpenBACH's installer do on every host. Where the guest's files are not
-root's on the machine (hostfs), sudo would not take them."""
+root's on the machine (hostfs), sudo and ssh would not take them."""
 ROOT = """
 set -eu
 mount -t overlay overlay -o lowerdir={base},upperdir={upper},workdir={work} {root}
