@@ -70,4 +70,5 @@ def test_the_commands_are_a_script_that_is_short_and_has_no_key(run: Run) -> Non
     subprocess.run(["sh", "-n", str(file)], check=True)
     text = file.read_text()
     assert len(text) < LIMIT_BYTES
-    assert "PRIVATE" not in text and not re.search(r"[A-Za-z0-9+/]{43}=", text)
+    # A user's machine does not have all of our controls.
+    assert not re.search(r"PRIVATE|[A-Za-z0-9+/]{43}=|cubic_nohystart", text)

@@ -243,9 +243,11 @@ def _allow_congestion_controls(typed: list[str]) -> None:
 
     Outside the first network namespace the kernel counts even root as a user that needs leave.
     """
-    with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
-        names = available.read().strip()
-    _set({"net/ipv4/tcp_allowed_congestion_control": names}, None, typed)
+    available = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+    with open(available) as names, open(available.replace("available", "allowed"), "w") as file:
+        file.write(names.read())
+    # Another kernel has others, and refuses all if it does not know one.
+    typed.append(f'sysctl -qw net/ipv4/tcp_allowed_congestion_control="$(cat {available})"\n')
 
 
 def spawned(words: list[str], environment: Mapping[str, str], out: int, errors: int) -> int:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 CHROMIUM = "/usr/lib/chromium/chromium-headless-shell"
+NO_RDRAND = {"OPENSSL_ia32cap": "~0x4000000000000000"}
+"""To BoringSSL the CPU has no RDRAND, whose numbers no seed repeats: it takes them on Intel's."""
 FLAGS = (
     # The guest has neither a screen nor a sandbox's user, and V8's compiler wants more addresses.
     *("--headless", "--no-sandbox", "--no-zygote", "--disable-gpu", "--js-flags=--jitless"),
@@ -77,7 +79,7 @@ def tab(directory: Path, flags: Sequence[str]) -> Iterator[Tab]:
     # Chromium's pipes are its descriptors 3 and 4.
     redirected = 'exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>&2'
     words = ["sh", "-c", redirected, CHROMIUM, *FLAGS, f"--user-data-dir={directory}", *flags]
-    environment = {**os.environ, "HOME": str(directory), "TMPDIR": str(directory)}
+    environment = {**os.environ, "HOME": str(directory), "TMPDIR": str(directory), **NO_RDRAND}
     with (
         (directory / "chromium.log").open("wb") as log,
         subprocess.Popen(
