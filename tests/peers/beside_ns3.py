@@ -46,7 +46,7 @@ SOURCE = HERE / "transfer.cc"
 TOOLS = {"/usr/include/ns3/core-module.h": "libns3-dev", "g++": "g++"}
 LIBRARIES = ("core", "network", "internet", "applications", "point-to-point", "traffic-control")
 TYPES = {"cubic": "TcpCubic", "reno": "TcpLinuxReno"}
-WITHOUT_JUMP = "RenoWithoutJump"
+WITHOUT_JUMP = TYPES["reno"] + "WithoutJump"
 """Reno of transfer.cc: ns-3's, whose window does not grow with the ACK that ends a recovery."""
 FIRST_IN_CPP20 = "3.43"
 """The version of Debian 13: its headers are C++20, those of 3.37 (Debian 12) are not."""

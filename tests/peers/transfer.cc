@@ -53,30 +53,30 @@ void OnArrival(Ptr<const Packet> packet, const Address &) {
     last_arrival = Simulator::Now();
 }
 
-// Reno of ns-3, but the ACK that ends a recovery does not let the window grow. ns-3 counts all that
+// A control of ns-3, but the ACK that ends a recovery does not let the window grow. ns-3 counts all that
 // this ACK covers, a whole window from before the recovery; Linux counted each packet as it was SACKed.
-class RenoWithoutJump : public TcpLinuxReno {
+template <class Control> class WithoutJump : public Control {
   public:
     static TypeId GetTypeId() {
-        static TypeId made =
-            TypeId("ns3::RenoWithoutJump").SetParent<TcpLinuxReno>().AddConstructor<RenoWithoutJump>();
+        static TypeId made = TypeId(Control::GetTypeId().GetName() + "WithoutJump")
+                                 .SetParent<Control>()
+                                 .template AddConstructor<WithoutJump>();
         return made;
     }
     void CongestionStateSet(Ptr<TcpSocketState> socket, const TcpSocketState::TcpCongState_t now) override {
         ended_ = socket->m_congState == TcpSocketState::CA_RECOVERY && now == TcpSocketState::CA_OPEN;
-        TcpLinuxReno::CongestionStateSet(socket, now);
+        Control::CongestionStateSet(socket, now);
     }
     void IncreaseWindow(Ptr<TcpSocketState> socket, std::uint32_t acked) override {
         if (!ended_)
-            TcpLinuxReno::IncreaseWindow(socket, acked);
+            Control::IncreaseWindow(socket, acked);
         ended_ = false;
     }
-    Ptr<TcpCongestionOps> Fork() override { return CopyObject<RenoWithoutJump>(this); }
+    Ptr<TcpCongestionOps> Fork() override { return CopyObject<WithoutJump>(this); }
 
   private:
     bool ended_ = false;
 };
-NS_OBJECT_ENSURE_REGISTERED(RenoWithoutJump);
 
 void CountWindow() {
     const Time now = Simulator::Now();
@@ -153,7 +153,7 @@ int main(int argc, char *argv[]) {
     std::uint32_t buffer_bytes = 625'000, seed = 1, node_count = 7;
     std::string capture;
     CommandLine command(__FILE__);
-    command.AddValue("cc", "TcpCubic, TcpLinuxReno or RenoWithoutJump", cc);
+    command.AddValue("cc", "TcpCubic or TcpLinuxReno, each also with WithoutJump behind it", cc);
     command.AddValue("rate_bps", "rate of the satellite link, of Ethernet frames", rate_bps);
     command.AddValue("delay_ms", "one-way delay of the satellite link", delay_ms);
     command.AddValue("loss_pct", "random loss in each direction", loss_pct);
@@ -169,6 +169,8 @@ int main(int argc, char *argv[]) {
         return 2;
     }
     RngSeedManager::SetRun(seed);
+    // So that they are found by their names.
+    WithoutJump<TcpLinuxReno>::GetTypeId(), WithoutJump<TcpCubic>::GetTypeId();
 
     // As the job transport_profile and Linux have it: 10 segments at first, buffers that never limit.
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TypeId::LookupByName("ns3::" + cc)));
