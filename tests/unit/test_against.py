@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,7 +83,7 @@ def test_a_measured_script_as_words_and_as_a_file(run: Run, tmp_path: Path) -> N
 
 def test_what_is_no_comparison_is_refused(run: Run) -> None:
     code, said = run(*GEO, "--against", "nowhere")
-    assert code == 2 and "--against nowhere: no results" in said
+    assert code == 2 and "nowhere: no results of a campaign" in said
     assert run(*GEO, "--results", "before")[0] == 0
     code, said = run(*GEO, "--results", "before", "--against", "before")
     assert code == 2 and "these results go there, too" in said
@@ -89,3 +92,20 @@ def test_what_is_no_comparison_is_refused(run: Run) -> None:
     assert run(*GEO, "--tolerance", "5%")[1].endswith("--tolerance goes with --against DIR\n")
     code, said = run(*GEO, "--against", "before", "--tolerance", "-1")
     assert code == 2 and "--tolerance -1: a part" in said
+
+
+def test_only_runs_that_a_report_would_take_are_compared(run: Run) -> None:
+    """A record that another one has replaced was the last of its cell and seed."""
+    assert run(*GEO, "--results", "before")[0] == 0
+    for name in json.loads(Path("before/campaign.json").read_text())["runs"]:
+        place = Path("before/runs", name["run_id"])
+        replaced = shutil.copytree(place, place.with_name(f"f{name['seed']}{place.name[2:]}"))
+        text = (place / "record.json").read_text()
+        forged = re.sub(r'("transfer_time_s": )[\d.]+', r"\1-5.0", text)
+        (replaced / "record.json").write_text(forged.replace(place.name, replaced.name))
+    now = ("--results", "now", "--against", "before")
+    code, said = run(*GEO, *now)
+    assert code == 0 and "loss=1: no worse: transfer_time_s +0.0%" in said
+    (place / "record.json").write_text(forged)
+    code, said = run(*GEO, *now)
+    assert code == 2 and "transfer_time_s is -5.0, by its statistics it is 10.03" in said

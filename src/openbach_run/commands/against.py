@@ -14,6 +14,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.measures import measure_of
 from openbach_run.prompt.compare import Verdict
 from openbach_run.prompt.trial import Seen
+from openbach_run.results import campaign_file
 from openbach_run.results.intervals import ratio
 from openbach_run.results.record import Record
 from openbach_run.results.store import Store
@@ -32,7 +33,9 @@ def earlier(place: Path, plan: Plan, directory: Path) -> list[Record]:
     if place.resolve() == directory.resolve():
         raise InputError(f"--against {place}: these results go there, too: give --results DIR")
     store = Store(place)
-    records = unfold_all(list(store.all()), store.runs)
+    # As a report takes them: runs of before that another one has replaced are still in the store.
+    planned = map(store.checked, campaign_file.read(place)["runs"])
+    records = unfold_all([*filter(None, planned)], store.runs)
     for each in plan.campaigns:
         campaign = unfold_campaign(each, records)
         name, cells = campaign.scenario.name, [tuple(cell.values()) for cell in campaign.cells]
