@@ -149,16 +149,16 @@ class Store:
 
         Raises DamagedRecord for one that is of another run, or not what its run has left.
         """
-        run_dir = self.runs / planned["run_id"]
-        if record := self.load(planned["run_id"]):
+        record, run_dir = self.load(planned["run_id"]), self.runs / planned["run_id"]
+        if record:
             check_record(record, run_dir)
-            planned_run = planned["scenario"], planned["arguments"], planned["seed"]
-            if (record.scenario, record.arguments, record.seed) != planned_run:
+            if any(
+                getattr(record, name) != planned[name] for name in ("scenario", "arguments", "seed")
+            ):
                 raise DamagedRecord(f"{run_dir / RECORD}: is of another run")
-            return record
-        if RECORD in run_files.sizes(run_dir):
+        elif RECORD in run_files.sizes(run_dir):
             raise DamagedRecord(f"{run_dir / RECORD}: cannot be read")
-        return None
+        return record
 
     def all(self) -> list[Record]:
         """Return every record of the directory, of any campaign, in the order of the run_ids."""
