@@ -161,6 +161,16 @@ def test_cells_that_differ_in_the_segment_size_or_the_mtu_are_told() -> None:
     )
 
 
+def test_notes_are_about_the_tables_own_cells() -> None:
+    """Two campaigns of one command may have the same scenario with other values."""
+    own = campaign((1,), vpn=("none",), loss=("0", "1"))
+    done = [sized("none", loss, 1460) for loss in ("0", "1")]
+    other = sized("wireguard", "0", 1372, 1412, 1420)
+    sent = {**other.measures, "transfer_time_s": 0.01, "share_pct": 9, "forward_fragments": 2}
+    others = [replace(other, measures=sent, texts={"vpn_warnings": "no"}, identity={"clock": REAL})]
+    assert campaign_table(own, done + others) == campaign_table(own, done)
+
+
 def test_many_sizes_are_told_as_a_range() -> None:
     losses = tuple(map(str, range(13)))
     done = [sized("none", loss, 1400 + int(loss)) for loss in losses]

@@ -370,7 +370,7 @@ def execute_run(
         outcome.capture_hash,
         measured,
         planned.command,
-        spec.identity,
+        {**spec.identity, **spec.cell.files},
         planned.engine.packages,
         to_records(planned.measures),
         host={**outcome.host, **python_packages(), **_configs(spec)},

@@ -94,7 +94,8 @@ def run_campaign(
     with store.opened():
         planned = work.runs(callbacks.progress)
         runs = [run.asked for run in planned]
-        earlier = campaign_file.earlier(store.directory, runs, options.chosen)
+        files = dict(chain.from_iterable(run.spec.cell.files.items() for run in planned))
+        earlier = campaign_file.earlier(store, runs, options.chosen, files)
         store.write(campaign_file.FILE, work.campaign_file(runs, earlier))
         execution = Execution(
             planned,

@@ -31,7 +31,7 @@ VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual seconds after which a run is ended; its error names what still runs."""
 
 
-NOT_HASHED = ("origin", "digest", "vpn_configs", "in_ipv6", "satellite_file")
+NOT_HASHED = ("origin", "digest", "files", "vpn_configs", "in_ipv6", "satellite_files")
 """Fields of a cell that its digest has in another form, or that follow from others: the hash of a
 run without them stays."""
 
@@ -83,8 +83,9 @@ class CellSpec:
     """The parts taken of the VPN files that constants name, by constant."""
     in_ipv6: Mapping[str, str] = field(default_factory=dict)
     """The constants that are IPv6 addresses in this cell (ip_versions.py)."""
-    satellite_file: str | None = None
-    """Content of its satellite's link file, for reports: the identity has it for the run."""
+    satellite_files: Mapping[str, str] = field(default_factory=dict)
+    """Content of the link files of the campaign's satellites, by satellite, for reports: the
+    identity has its own for the run."""
 
     @cached_property
     def digest(self) -> str:
@@ -98,6 +99,15 @@ class CellSpec:
         }
         noise = {NOISE: self.noise} if self.noise else {}
         return _digest({**own, **noise, "constants": constants, "origin": self.origin.digest})
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Return what names a file, like `link_file=mine.csv` → hash of the file's content."""
+        named = {f"{name}={self.values[name]}": text for name, text in self.link_files.items()}
+        used = self.satellite_files.keys() & self.values.values()
+        named |= {f"satellite={name}": self.satellite_files[name] for name in sorted(used)}
+        named |= {f"vpn.config={own.file}": own.sha256 for own in self.vpn_configs.values()}
+        return {name: _digest(text)[:16] for name, text in named.items()}
 
     @property
     def noise(self) -> dict[str, Any] | None:
@@ -191,7 +201,7 @@ class RunSpec:
             "identity": cell.identity,
             "uses": cell.uses,
             "link_files": cell.link_files,
-            "satellite_file": cell.satellite_file,
+            "satellite_file": cell.satellite_files.get(cell.values.get(ORBIT, "")),
             "values": cell.values,
             **({"configured": configured} if configured else {}),
             NOISE: cell.noise,
@@ -234,7 +244,7 @@ def runs_of(
             _files_of(campaign, cell),
             configs_of(campaign.vpn_places, cell, configs) if configs else {},
             in_ipv6.get(cell.get(IP, ""), {}),
-            of_satellites.get(cell.get(ORBIT, "")),
+            of_satellites,
         )
         for cell, used in zip(campaign.cells, campaign.uses, strict=True)
     )

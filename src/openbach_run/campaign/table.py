@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
@@ -87,12 +87,11 @@ def campaign_table(
     """
     if campaign.measure is None and (every := _all_measures(campaign, records)):
         return every
-    by_cell: dict[tuple[str, ...], list[Record]] = {}
+    by_cell = {tuple(cell.values()): list[Record]() for cell in campaign.cells}
     for record in records:
         if record.scenario == campaign.scenario.name:
-            by_cell.setdefault(
-                tuple(record.arguments[name] for name in campaign.values), []
-            ).append(record)
+            # Another campaign of the same command may have this scenario with other values.
+            by_cell.get(_values(record.arguments, campaign.values), []).append(record)
     # Without a swept argument the first one makes the column.
     swept = campaign.swept or list(campaign.values)[:1]
     # One argument with many values reads better downwards.
@@ -103,7 +102,7 @@ def campaign_table(
     rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     figures: list[tuple[str, bool]] = []
     for cell in campaign.cells:
-        shown = _cell(by_cell.get(tuple(cell.values()), []), campaign)
+        shown = _cell(by_cell[tuple(cell.values())], campaign)
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
         if len(campaign.seeds_of(cell)) > 1:
             figures.append((shown, campaign.has_chance(cell)))
@@ -122,7 +121,7 @@ def campaign_table(
                 _note(campaign),
                 *without_brackets(figures),
                 *_survivors(rows),
-                *_notes_of_runs(campaign, records, runs),
+                *_notes_of_runs(campaign, list(chain(*by_cell.values())), runs),
             ]
         ),
         len(down),
@@ -143,13 +142,12 @@ def _fixed(campaign: Campaign, swept: Sequence[str]) -> str:
 def _notes_of_runs(
     campaign: Campaign, records: Sequence[Record], runs: Path | None
 ) -> Iterator[str]:
-    """Yield what a reader has to know of the runs in the table."""
-    mine = [record for record in records if record.scenario == campaign.scenario.name]
+    """Yield what a reader has to know of the runs in the table, which are the `records`."""
     with_steps = {name for name, preset in campaign.presets.items() if least.rate_steps(preset)}
-    yield from least.notes(mine, campaign.swept, with_steps)
+    yield from least.notes(records, campaign.swept, with_steps)
     yield from _fragments(campaign, records)
     yield from _warnings(records)
-    yield from _shares(campaign, records)
+    yield from _shares(records)
     yield from _sizes(campaign, records)
     yield from _clocks(records)
     yield from not_locked(records)
@@ -206,7 +204,7 @@ def _measured(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(chain(*(record.measures for record in finished))))
 
 
-def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
+def _values(cell: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
     """Return the values of a cell for some names."""
     return tuple(cell[name] for name in names)
 
@@ -329,7 +327,7 @@ def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     """Return a note if IP packets crossed the satellite in fragments; else an empty list."""
-    done = [run for run in records if run.finished and run.scenario == campaign.scenario.name]
+    done = [run for run in records if run.finished]
     in_pieces = []
     for run in done:
         count = sum(run.measures.get(f"{side}{FRAGMENTS}") or 0 for side in SIDES)
@@ -367,10 +365,10 @@ def _warnings(records: Sequence[Record]) -> list[str]:
     return list(warnings)
 
 
-def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+def _shares(records: Sequence[Record]) -> list[str]:
     """Return a note on the first flow's share of the link; an empty list without flows."""
-    mine = [record.measures for record in records if record.scenario == campaign.scenario.name]
-    shares = [measures["share_pct"] for measures in mine if measures.get("share_pct")]
+    sent = (record.measures.get("share_pct") for record in records)
+    shares = [share for share in sent if share]
     if not shares:
         return []
     ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
@@ -383,7 +381,7 @@ def _sizes(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     Each value stands with the fewest swept arguments that decide it. The last note is on MTUs that
     are smaller than the VPN's folder has them.
     """
-    done = [run for run in records if run.finished and run.scenario == campaign.scenario.name]
+    done = [run for run in records if run.finished]
     texts = []
     for column in sorted({name for run in done for name in run.measures if name.endswith(SIZES)}):
         having = [run for run in done if run.measures.get(column)]

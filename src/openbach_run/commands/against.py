@@ -14,8 +14,9 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.measures import measure_of
 from openbach_run.prompt.compare import Verdict
 from openbach_run.prompt.trial import Seen
+from openbach_run.results import campaign_file
 from openbach_run.results.intervals import ratio
-from openbach_run.results.record import Record
+from openbach_run.results.record import Record, check_files
 from openbach_run.results.store import Store
 
 REGRESSION = 3
@@ -31,8 +32,9 @@ def earlier(place: Path, plan: Plan, directory: Path) -> list[Record]:
     """
     if place.resolve() == directory.resolve():
         raise InputError(f"--against {place}: these results go there, too: give --results DIR")
-    store = Store(place)
-    records = unfold_all(list(store.all()), store.runs)
+    # As a report takes them: runs that others have replaced are still in the store.
+    store, planned = Store(place), campaign_file.read(place)["runs"]
+    records = unfold_all([*filter(None, map(store.checked, planned))], store.runs)
     for each in plan.campaigns:
         campaign = unfold_campaign(each, records)
         name, cells = campaign.scenario.name, [tuple(cell.values()) for cell in campaign.cells]
@@ -49,7 +51,8 @@ def earlier(place: Path, plan: Plan, directory: Path) -> list[Record]:
 def verdicts(
     result: Result, before: Sequence[Record], tolerance: float
 ) -> Iterator[tuple[str, Verdict]]:
-    """Yield each cell in words, with the verdict on its main measure."""
+    """Yield each cell in words, with the verdict on its main measure. Raises InputError."""
+    check_files((*before, *result.records))
     for each in result.campaigns:
         campaign = unfold_campaign(each, result.records)
         column, more = campaign.measure or "", _better(campaign) == "more"

@@ -25,8 +25,8 @@ from openbach_run.report.words import phrase
 from openbach_run.results import by_engine, campaign_file, run_files, run_json
 from openbach_run.results.intervals import Estimate, difference, estimate, ratio, unpaired
 from openbach_run.results.least_transfer_time import least_transfer_time_s
-from openbach_run.results.measures import check_record, measures_of_all
-from openbach_run.results.record import Record
+from openbach_run.results.measures import measures_of_all
+from openbach_run.results.record import Record, check_files
 from openbach_run.results.store import Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
@@ -226,6 +226,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     seeds: dict[int, set[int]] = {}
     plots: dict[str, Plot] = {}
     titles: dict[str, Title] = {}
+    every: list[Record] = []
     for directory in directories:
         if directory.suffix == runs_file.ENDING:
             campaign, listed = runs_file.read(directory)
@@ -247,7 +248,8 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
         for planned in campaign["runs"]:
             run_id = planned["run_id"]
             run_dir = store.runs / run_id
-            record = _checked(store, planned) if records is None else records.get(run_id)
+            record = store.checked(planned) if records is None else records.get(run_id)
+            every += filter(None, [record])
             name, arguments = planned["scenario"], planned["arguments"]
             # The orbit is taken from any run of the scenario: only run.json has the jobs'
             # arguments. A file of runs has it for each run, an older one among the arguments.
@@ -271,22 +273,9 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             if planned["seed"] not in seeds.setdefault(id(cell), set()):
                 seeds[id(cell)].add(planned["seed"])
                 cell.runs.append(Run(planned["seed"], run_dir, record))
+    check_files(every)
     campaigns = Campaigns(commands, list(cells.values()), plots=plots, titles=titles)
     return replace(campaigns, declared=_declared(campaigns.records))
-
-
-def _checked(store: Store, planned: Mapping[str, Any]) -> Record | None:
-    """Return the record of a run; None if it has none. Raises DamagedRecord."""
-    run_dir = store.runs / planned["run_id"]
-    if record := store.load(planned["run_id"]):
-        check_record(record, run_dir)
-        planned_run = planned["scenario"], planned["arguments"], planned["seed"]
-        if (record.scenario, record.arguments, record.seed) != planned_run:
-            raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: is of another run")
-        return record
-    if "record.json" in run_files.sizes(run_dir):
-        raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: cannot be read")
-    return None
 
 
 def _declared(records: Sequence[Record]) -> Declared:

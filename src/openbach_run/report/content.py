@@ -328,7 +328,8 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     for name in dict.fromkeys(chain.from_iterable(record.identity for record in records)):
         values = dict.fromkeys(record.identity.get(name, "–") for record in records)
         few, many = ", ".join(values), f"{len(values)}, by what a run uses"
-        rows.append([name.replace("_", " "), few if len(values) <= MOST_NAMED else many])
+        shown = name if "=" in name else name.replace("_", " ")
+        rows.append([shown, few if len(values) <= MOST_NAMED else many])
     # Most records share one list of packages: each list is looked at once.
     lists = {id(record.packages): record.packages for record in records}.values()
     names = dict.fromkeys(chain.from_iterable(lists))

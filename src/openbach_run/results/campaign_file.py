@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 from openbach_run.errors import InputError
 from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord, fields, parsed, short
+from openbach_run.results.store import Store
 
 FILE = "campaign.json"
 
 
+Values = Mapping[str, str]
 AGAIN = "run the campaign again, finished runs are kept"
 RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
 OTHERS: dict[str, Any] = {"plots": {}, "titles": {}, "apart": {}, "earlier": []}
@@ -57,31 +59,34 @@ def command_with_commit(campaign: Mapping[str, Any]) -> str:
     return f"git checkout {commit[:12]} && {campaign['command']}" if commit else campaign["command"]
 
 
-def earlier(directory: Path, runs: Iterable[AskedRun], apart: Mapping[str, str]) -> Earlier:
+def earlier(store: Store, runs: Iterable[AskedRun], apart: Values, files: Values) -> Earlier:
     """Return what was run in a directory before and is not among these `runs`.
 
     It is nothing where the directory's runs have another engine or clock than `apart`, and where
     its campaign.json is damaged. A run with the scenario, values and seed of a new one is replaced
-    by that; one without a record is forgotten.
+    by that; one without a record is forgotten, and one with another content of one of the `files`.
     """
     try:
-        campaign = read(directory)
+        campaign = read(store.directory)
     except InputError:
         return Earlier()
     if campaign.get("apart", {}) != apart:
         return Earlier()
     new = {_identity(run) for run in runs}
     before = (AskedRun(**run) for run in campaign["runs"])
-    kept = tuple(
-        run
-        for run in before
-        if _identity(run) not in new and run_files.is_there(directory / "runs" / run.run_id)
-    )
+    kept = tuple(run for run in before if _identity(run) not in new and _stays(store, run, files))
     if not kept:
         return Earlier()
     commands = dict.fromkeys((*campaign.get("earlier", []), command_with_commit(campaign)))
     plots, titles = campaign.get("plots", {}), campaign.get("titles", {})
     return Earlier(tuple(commands), kept, plots, titles)
+
+
+def _stays(store: Store, run: AskedRun, files: Values) -> bool:
+    """Return whether a run has a record, and that no other content of one of the files."""
+    record = store.load(run.run_id) if files else None
+    is_of_these = record is None or files.items() <= {**files, **record.identity}.items()
+    return is_of_these and run_files.is_there(store.runs / run.run_id)
 
 
 def _identity(run: AskedRun) -> tuple[object, ...]:

@@ -26,7 +26,8 @@ LEFT_OUT = ("record.json", CAPTURE, KEYS)
 NOT_LOCKED = "not_locked"
 """A key of an identity: the packages of a run that are not those of debian.lock, in words."""
 OWN_PROGRAMS = "own_programs"
-"""Another: the programs of a run that are its user's own, each with its SHA-256."""
+"""Another: the programs of a run that are its user's own, each with its SHA-256. Keys with `=`
+(`link_file=mine.csv`) have a hash of a file's content."""
 MOST_NAMED = 8
 """The most packages that are not locked that a note names; it counts the others."""
 SHARED = ("identity", "packages", "declared")
@@ -249,6 +250,22 @@ def failures_in_words(failed: Iterable[Mapping[str, Any]]) -> str:
             where = "" if failure["function"] is None else f"function {failure['function']}: "
             lines.append(f"{where}{failure['error']}")
     return "\n".join(lines)
+
+
+def check_files(records: Iterable[Record]) -> None:
+    """Check that a file has one content in all records that name it, for their cells name it only.
+
+    Raises InputError. Records of before 1.1 do not say what it was.
+    """
+    firsts: dict[str, Record] = {}
+    for record in records:
+        for name, digest in record.identity.items():
+            first = firsts.setdefault(name, record)
+            if "=" in name and first.identity[name] != digest:
+                raise InputError(
+                    f"{name}: the file had another content in run {first.run_id} than in run"
+                    f" {record.run_id}: run those of one again, or with the file under another name"
+                )
 
 
 def not_locked(records: Iterable[Record]) -> list[str]:

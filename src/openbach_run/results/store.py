@@ -34,7 +34,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from sys import intern
@@ -42,6 +42,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.results import packed_runs, run_files
+from openbach_run.results.measures import check_record
 from openbach_run.results.packed_runs import RECORD
 from openbach_run.results.record import (
     LEFT_OUT,
@@ -142,6 +143,22 @@ class Store:
     def load(self, run_id: str) -> Record | None:
         """Return a run's record, or None if there is none that this version understands."""
         return self._read(self.runs / run_id)
+
+    def checked(self, planned: Mapping[str, Any]) -> Record | None:
+        """Return the record of a run of campaign.json; None if it has none.
+
+        Raises DamagedRecord for one that is of another run, or not what its run has left.
+        """
+        record, run_dir = self.load(planned["run_id"]), self.runs / planned["run_id"]
+        if record:
+            check_record(record, run_dir)
+            if any(
+                getattr(record, name) != planned[name] for name in ("scenario", "arguments", "seed")
+            ):
+                raise DamagedRecord(f"{run_dir / RECORD}: is of another run")
+        elif RECORD in run_files.sizes(run_dir):
+            raise DamagedRecord(f"{run_dir / RECORD}: cannot be read")
+        return record
 
     def all(self) -> list[Record]:
         """Return every record of the directory, of any campaign, in the order of the run_ids."""
