@@ -241,8 +241,12 @@ class Forward:
         """Return for how many terminals there are values of their own."""
         return max(len(self["es_n0_db"]), len(self["modcod"] or ()))
 
-    def check_terminals(self, count: int, rows: Rows) -> None:
-        """Raise ValueError for values of more terminals than there are."""
+    def check_terminals(self, count: int, rows: Rows, own: Iterable[str] = ()) -> None:
+        """Raise ValueError for values of more terminals than there are.
+
+        So it does for an Es/N0 in `own` that a file replaces for each terminal at once: only a
+        buffer in BDP would change. A fixed MODCOD is checked against it, so it stays.
+        """
         listed = {
             "forward.es_n0_db": len(self["es_n0_db"]),
             "forward.modcod": len(self["modcod"] or ()),
@@ -255,6 +259,12 @@ class Forward:
                     " routes of the satellite to the user's side, numbered from 0 in the order of"
                     " their addresses"
                 )
+        at_once = all(series and not series[0][0] for series in _by_terminal(rows, count))
+        if at_once and "es_n0_db" in own and not self["modcod"]:
+            raise ValueError(
+                "forward.es_n0_db has no effect beside es_n0_file, which has the Es/N0 of each"
+                " terminal from 0 s on: leave it out (buffer=150kB is a buffer of another size)"
+            )
 
     @property
     def most_bps(self) -> float:

@@ -90,7 +90,9 @@ BUFFER_UNITS = {
     "MB": ("bytes", 1e6),
     "p": ("packets", 1.0),
 }
-BUFFER_LIMITS = {"BDP": (0.001, 1000.0), "bytes": (1, 4e9), "packets": (2, 1e6)}
+LEAST_BUFFER_BYTES = 3028
+"""Two full packets: no buffer of the link is smaller, in whatever unit."""
+BUFFER_LIMITS = {"BDP": (0.001, 1e3), "bytes": (LEAST_BUFFER_BYTES, 4e9), "packets": (2, 1e6)}
 LINE = re.compile(r"(?P<name>\w+)\s*:(?:\s+(?P<value>.*))?")
 
 

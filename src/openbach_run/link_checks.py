@@ -147,10 +147,11 @@ def check_terminals(
     preset, terminals = of_orbits.get(cell.get(ORBIT, "")), terminals_of(inventory)
     if preset is None or cell.get("forward") != DVBS2 or not terminals:
         return
-    texts = dvbs2.in_force(dvbs2.split(cell.get("forward_values", NONE)), preset.forward)
+    own = dvbs2.split(cell.get("forward_values", NONE))
+    texts = dvbs2.in_force(own, preset.forward)
     rows = dvbs2.rows_of(cell[ES_N0_FILE], es_n0_text.splitlines()) if es_n0_text else []
     try:
-        dvbs2.read(texts, None).check_terminals(terminals, rows)
+        dvbs2.read(texts, None).check_terminals(terminals, rows, own)
     except ValueError as error:
         raise InputError(str(error)) from error
 

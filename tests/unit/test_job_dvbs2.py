@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from openbach_jobs import command, dvbs2, presets
 from openbach_jobs.dvbs2 import ALL, MODCODS, RECEIVES, SENDS, SILENT, SLUGS, Change
 from openbach_run.errors import InputError
 from openbach_run.guest import agent
-from openbach_run.link_checks import kernel_modules, read_es_n0_file
+from openbach_run.link_checks import check_terminals, kernel_modules, read_es_n0_file
+from openbach_run.topology.inventory import load_inventory
 from openbach_run.web import links
 
 qdisc = load("satcom_link", "dvbs2_qdisc")
@@ -201,6 +203,18 @@ def test_values_of_a_terminal_that_is_not_there_end_the_job() -> None:
         qdisc.Link(forward(es_n0_db="14/5"), "q", D_MS, ["10.0.0.1"], QUEUE, [])
     with pytest.raises(SystemExit, match="es_n0_file is of 4 terminals, and there is 1"):
         qdisc.Link(forward(), "q", D_MS, ["10.0.0.1"], QUEUE, [(0.0, "3", 5.0)])
+
+
+@pytest.mark.parametrize(
+    ("own", "rows"), [("es_n0_db=2", "0,all,5"), ("es_n0_db=2", "9,0,6\n0,0,5"),
+     ("es_n0_db=2", "1,all,5"), ("es_n0_db=2;modcod=qpsk_1_2", "0,all,5"), ("fair=time", "0,0,5")],
+)  # fmt: skip
+def test_an_es_n0_that_a_file_replaces_at_once_is_refused(own: str, rows: str) -> None:
+    cell = {"orbit": FRAMED[0], "forward": "dvbs2", "forward_values": own, "es_n0_file": "e.csv"}
+    text, satellites = f"time_s,terminal,es_n0_db\n{rows}\n", {FRAMED[0]: presets.find(FRAMED[0])}
+    said = pytest.raises(InputError, match=r"forward\.es_n0_db has no effect beside es_n0_file")
+    with said if own == "es_n0_db=2" and rows != "1,all,5" else nullcontext():
+        check_terminals(cell, satellites, text, load_inventory(ROOT / "inventory.yml"))
 
 
 def test_lines_are_written_in_pieces_that_the_kernel_takes() -> None:

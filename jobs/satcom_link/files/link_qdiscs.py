@@ -114,7 +114,7 @@ def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
         "packets": FRAME_BYTES,
         "BDP": direction.rate_bps * direction.rtt_ms / 8000,
     }[buffer.unit]
-    return max(round(buffer.size * unit_bytes), 2 * FRAME_BYTES)
+    return max(round(buffer.size * unit_bytes), presets.LEAST_BUFFER_BYTES)
 
 
 def packets_of(direction: Direction, buffer: Buffer) -> int:

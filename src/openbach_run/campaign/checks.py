@@ -88,7 +88,7 @@ def _check_refused(campaign: Campaign) -> None:
         whole = {**campaign.constants, **cell}
         for name, conditions in declared.items():
             if because := idle_here(conditions, name, whole, {}):
-                raise InputError(f"{name}={whole[name]}: {because}")
+                raise InputError(f"{name}={whole[name]}{because}")
 
 
 def check_vpns(campaign: Campaign) -> None:

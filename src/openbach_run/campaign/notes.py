@@ -38,15 +38,20 @@ def notes_of(campaign: Campaign) -> list[str]:
         texts += notes(noted, own_values(campaign, cell))
     for cell in campaign.cells:
         texts += remarks(cell, campaign.presets)
-    texts += [_same_pep(cell) for cell in campaign.cells if "pep" in campaign.given]
+    for cell in campaign.cells if "pep" in campaign.given else ():
+        texts.append(_same_pep(cell, {*_carriers(cell, campaign).values()}))
     return list(filter(None, dict.fromkeys([*texts, *_idle_values(campaign)])))
 
 
-def _same_pep(cell: Mapping[str, str]) -> str:
-    """Return a note on a proxy that splits off a path without delay, loss or other control."""
+def _same_pep(cell: Mapping[str, str], carriers: set[str]) -> str:
+    """Return a note on a proxy that splits off a path without delay, loss or other control.
+
+    One that sees only a tunnel's packets splits nothing: the scenario says that (`x-idle`).
+    """
+    positions = ("A", "B") if carriers <= {"TCP", "MPTCP", "TLS"} else ("B",)
     as_hosts = all(cell.get(f"{name}_pep") in (SAME, cell.get(name)) for name in ("cc", "initcwnd"))
     here = {name: cell.get(name) for name in ("terrestrial_ms", "pep_profile", "loss_at")}
-    if cell.get("pep") not in ("A", "B") or not as_hosts or [*here.values()] != ALIKE:
+    if cell.get("pep") not in positions or not as_hosts or [*here.values()] != ALIKE:
         return ""
     return (
         f"pep={cell['pep']} changes little here: it sends as the hosts do (cc_pep=same), and the"
@@ -87,10 +92,10 @@ def _idle_values(campaign: Campaign) -> Iterator[str]:
         carriers = _carriers(cell, campaign)
         for name in cell:
             # The scenario's or file's own value may be without effect: nobody has typed it.
-            if name not in campaign.of_file and cell[name] != own.get(name, ""):
+            if name in campaign.given - campaign.of_file and cell[name] != own.get(name, ""):
                 reason = idle_here(declared.get(name, ()), name, cell, carriers)
                 if because := reason or idle(places[key], name, cell):
-                    yield f"{name}={cell[name]} has no effect: {because}"
+                    yield f"{name}={cell[name]} has no effect{because}"
 
 
 def _carriers(cell: Mapping[str, str], campaign: Campaign) -> dict[str, str]:

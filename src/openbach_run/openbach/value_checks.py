@@ -138,14 +138,17 @@ def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
 
 
 def idle(uses: Sequence[Use], name: str, values: Mapping[str, str]) -> str:
-    """Return why a value has no effect, wherever the scenario gives it to; "" if it has one."""
+    """Return why a value has no effect, wherever the scenario gives it to; "" if it has one.
+
+    It begins with `: `.
+    """
     first = ""
     for use in uses:
         if name in use.own_names:
             reason = _reason(use, IDLE, values)
             if not reason:
                 return ""
-            first = first or reason
+            first = first or f": {reason}"
     return first
 
 
@@ -155,7 +158,10 @@ def idle_here(
     cell: Mapping[str, str],
     carriers: Mapping[str, str],
 ) -> str:
-    """Return why a value has no effect, as its scenario declares (`x-idle`); "" if it has one."""
+    """Return why a value has no effect, as its scenario declares (`x-idle`); "" if it has one.
+
+    It begins with `: `, or with ` on ` and the only thing that the value has no effect on.
+    """
     numbers = rules.as_numbers({**cell, **carriers})
     for rule in conditions:
         if rules.holds(rule["if"], numbers):
@@ -163,7 +169,8 @@ def idle_here(
                 f"{other}={cell[other]}"
                 for other in sorted(rules.names(rule["if"]) & cell.keys() - {name})
             )
-            return f"{rule['because']}{f' (with {beside})' if beside else ''}"
+            on = f" on {rule['on']}" if "on" in rule else ""
+            return f"{on}: {rule['because']}{f' (with {beside})' if beside else ''}"
     return ""
 
 
