@@ -115,6 +115,7 @@ class Direction(NamedTuple):
     first_rate_bps: float
     outages: int
     outage_s: float
+    ends_in_outage: bool
 
 
 class Summary(NamedTuple):
@@ -207,6 +208,11 @@ def check(path: str | os.PathLike[str]) -> Summary:
             change.state, change.time_s
         )
     duration_s = last_s if one_pass.repeat_s is None else one_pass.repeat_s
+    for name, totals in directions.items():
+        # Nothing could be measured in it, and no run would end.
+        if not totals.first_rate_bps:
+            text = f"0 in every row of direction {name}: give a rate from {LEAST_RATE_BPS:g} on"
+            raise LinkFileError(path, f"{text} in one of them", column="rate_bps")
     forward, back = (directions[name].after(duration_s) for name in ("forward", "return"))
     has_delay = "delay_ms" in one_pass.columns
     repeats = one_pass.repeat_s is not None
@@ -335,6 +341,7 @@ class _Totals:
             first_rate_bps=self.first_rate_bps,
             outages=self.outages,
             outage_s=self.outage_s,
+            ends_in_outage=self.down,
         )
 
 

@@ -190,8 +190,7 @@ def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
     """Return notes on a cell's link: where it begins in its file, and what a value replaces."""
     orbit = cell.get(ORBIT, "")
     preset = of_orbits.get(orbit, Preset())
-    file, start = cell.get(LINK_FILE, NONE), cell.get(LINK_START, link_file.AUTO)
-    file = str(preset.link_file) if file == NONE and preset.link_file else file
+    file, start = _begin(cell, preset)
     notes = []
     if file == NONE and start != link_file.AUTO:
         notes.append(f"{LINK_START}={start} has no effect: the link has no file")
@@ -201,6 +200,22 @@ def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
             f" ({LINK_START}=0: at its begin)"
         )
     return notes + _replaced(cell, orbit, preset)
+
+
+def check_start(cell: Mapping[str, str], of_orbits: Presets) -> None:
+    """Check that a cell's link begins before the end of its file. Raises InputError."""
+    file, start = _begin(cell, of_orbits.get(cell.get(ORBIT, ""), Preset()))
+    start_s, summary = number(start), None if file == NONE else _summary_of(file)
+    if start_s and summary and start_s >= summary.duration_s:
+        lasts = f"{file} lasts {summary.duration_s:g} s"
+        raise InputError(f"{LINK_START}={start}: {lasts}; a link begins before its file's end")
+
+
+def _begin(cell: Mapping[str, str], preset: Preset) -> tuple[str, str]:
+    """Return the file of a cell's link, or `none`, and where in it the link begins."""
+    file = cell.get(LINK_FILE, NONE)
+    file = str(preset.link_file) if file == NONE and preset.link_file else file
+    return file, cell.get(LINK_START, link_file.AUTO)
 
 
 def _replaced(cell: Mapping[str, str], orbit: str, preset: Preset) -> list[str]:

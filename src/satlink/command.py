@@ -530,16 +530,18 @@ def described(path: Path, summary: link_file.Summary) -> str:
         rate_bps, delay_ms = way.rate_bps, way.delay_ms
         rates_bps = (rate_bps.least, rate_bps.mean, rate_bps.greatest)
         rates = " / ".join(f"{value / 1e6:.4g}" for value in rates_bps)
+        is_endless = way.ends_in_outage and not summary.repeats
+        end = "; with link_start=0 its last outage has no end" * is_endless
         delays_ms = (delay_ms.least, delay_ms.mean, delay_ms.greatest)
         delays = " / ".join(f"{value:.2f}" for value in delays_ms)
         if not summary.has_delay:
-            lines.append(f"  {name:7}  {rates} Mbit/s (least / mean / greatest)")
+            lines.append(f"  {name:7}  {rates} Mbit/s (least / mean / greatest){end}")
             continue
         losses = f"{way.loss_pct.mean:.3g} % lost" if way.loss_pct.greatest else "no loss"
         outages = f"{way.outages} outages, {way.outage_s:.3g} s" if way.outages else "no outage"
         lines.append(
             f"  {name:7}  {rates} Mbit/s, {delays} ms (least / mean / greatest), {losses},"
-            f" {outages}"
+            f" {outages}{end}"
         )
     return "\n".join(lines)
 

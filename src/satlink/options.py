@@ -208,7 +208,7 @@ Arguments = argparse._ActionsContainer
 
 def _value(to: Arguments, option: str, what: str, default: float | None = None) -> None:
     """Add an option with a number, whole where its default is."""
-    kind = int if isinstance(default, int) else float
+    kind = int if isinstance(default, int) else _rate if option.endswith("rate-bps") else float
     to.add_argument(option, type=kind, default=default, help=what)
 
 

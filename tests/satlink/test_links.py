@@ -479,6 +479,14 @@ def test_the_rain_as_es_n0_is_that_of_the_link(
     assert found[-10:] == wanted[-10:]
 
 
+def test_an_outage_without_end_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, count in (("", 2), ("# repeat_s: 6\n", 0)):
+        (tmp_path / "link.csv").write_text(f"{text}time_s,rate_bps,delay_ms\n0,1e7,250\n5,0,\n")
+        assert link.main(["check", str(tmp_path / "link.csv")]) == 0
+        said = capsys.readouterr().out
+        assert said.count("with link_start=0 its last outage has no end") == count
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -486,6 +494,7 @@ def test_the_rain_as_es_n0_is_that_of_the_link(
         (["leo", "--planes", "1", "--phasing", "0"], "no satellite stands 25 degrees high"),
         (["leo", "--duration-s", "0"], "--duration-s 0"),
         (["acm", "--clear-sky-es-n0-db", "-10"], "QPSK 1/4"),
+        (["acm", "--rate-bps", "5M", "--return-rate-bps", "1"], "return_rate_bps is 1"),
         (["acm", "--terminal", "1"], "--terminal has no effect without --es-n0"),
         (["acm", "--es-n0", "--terminal", "-1"], "--terminal -1: it is a number from 0 to 1023"),
         (["acm", "--es-n0", "--delay-ms", "9"], "--delay-ms has no effect with --es-n0"),

@@ -571,6 +571,23 @@ def test_one_way_delays_are_taken_before_half_of_the_round_trip(tmp_path: Path) 
         read(tmp_path, "timestamp,uplink\n0,40\n")
 
 
+@pytest.mark.parametrize(
+    ("unit", "rate_bps", "said"),
+    [
+        ("_MBps", 40e6, "downlink_mbyte_s is in bytes, of 8 bits each"),
+        (" (MB/s)", 40e6, "downlink (mbyte_s) is in bytes"),
+        ("_Bps", 40, "downlink_byte_s is in bytes"),
+        ("Bps", 5, ""),  # of downlinkBps
+        ("_Mbps", 5e6, ""),
+        ("_MBPS", 5e6, "downlink_MBPS is in bits"),
+    ],
+)
+def test_rates_in_bytes_are_told(unit: str, rate_bps: float, said: str, tmp_path: Path) -> None:
+    measured = read(tmp_path, f"time_s,downlink{unit}\n0,5\n1,5\n")
+    assert values(measured, "rate_bps", "forward") == [rate_bps] * 2
+    assert said in "".join(measured.assumed) and len(measured.assumed) == bool(said)
+
+
 def test_rates_of_a_csv_file_have_their_direction(tmp_path: Path) -> None:
     measured = read(tmp_path, OTHERS["rates"])
     assert values(measured, "rate_bps", "forward") == [101e6, 67e6]

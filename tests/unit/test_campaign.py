@@ -208,7 +208,8 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
         (["cc=$cc_pep"], "cc is one of cubic"),
         (["queue=red"], "queue is one of preset, fifo, codel"),
         (["initcwmd=3"], "did you mean initcwnd"),
-        (["initcwnd=ten"], "should be 'int'"),
+        (["initcwnd=ten"], "initcwnd is from 1 to 1000 segments, a whole number"),
+        (["duration_s=0.5"], "^duration_s=0.5: duration_s is from 0 to 86400 s, a whole number"),
     ],
 )
 def test_bad_settings_are_refused_with_what_would_be_right(settings: list[str], words: str) -> None:

@@ -69,6 +69,9 @@ def test_units_as_people_write_them_are_the_same_runs() -> None:
     ("typed", "said"),
     [
         ("geo size=30ms", "size=30ms: size is from 1 to 1000G bytes"),
+        ("rcs2 pep=B_double pep_ask=abc", "pep_ask=abc: pep_ask is none, or from 0 to 10G bit/s"),
+        ("rcs2 pep=B_double pep_ask=2M,-5", "pep_ask=-5: pep_ask is none, or from 0"),
+        ("matrix / -o /absent", "no results.parquet in /; `openbach-run export DIR --parquet`"),
         ("geo size=30M,30MB", "an empty value or one given twice"),
         ("serv", "did you mean the command serve?"),
         ("repot results", "did you mean the command report?"),

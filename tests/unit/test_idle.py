@@ -212,6 +212,9 @@ def test_a_long_link_file_begins_by_the_seed_and_a_note_says_so(link: Path) -> N
     ]
     with pytest.raises(InputError, match=r"link_start=-1"):
         campaign(*own, "link_start=-1")
+    campaign(*own, "link_start=299")
+    with pytest.raises(InputError, match=rf"link_start=300: {link} lasts 300 s"):
+        campaign(*own, "link_start=299,300")
 
 
 @pytest.mark.parametrize(("text", "count"), [(STEADY, 1), (LOSSY, 5)])

@@ -213,6 +213,9 @@ def test_the_summary_is_over_time(path: Path) -> None:
 def test_a_link_that_begins_with_an_outage_has_a_first_rate(path: Path) -> None:
     path.write_text(HEADER + "0,both,0,20,0\n1,both,5e6,20,0\n")
     assert link_file.check(path).first_rate_bps == 5e6
+    path.write_text(HEADER + "0,forward,1e6,20,0\n0,return,0,20,0\n")
+    with pytest.raises(LinkFileError, match="column rate_bps: 0 in every row of direction return"):
+        link_file.check(path)
 
 
 @given(st.binary())

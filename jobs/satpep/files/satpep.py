@@ -50,7 +50,7 @@ POSITIONS = ("none", "A", "B", "A_double", "B_double")
 PROFILES = {"plain": "", "satcom": "cc=hybla"}
 """Names of settings of a leg. Over a satellite, operators have a congestion control for long round
 trips, with a large initial window: PEPsal has Hybla (Caini, Firrincieli, Lacamera, VTC 2006)."""
-ASK = re.compile(r"(none|[0-9]{1,10}[kMG]?)@[0-9.]{7,15}")
+ASK = re.compile(r"(none|[0-9.+][0-9.eE+-]*[kMG]?)@[0-9.]{7,15}")
 ASK_PORT = 5997
 """UDP port of the job satcom_link on the satellite's host."""
 TABLE = "satpep"

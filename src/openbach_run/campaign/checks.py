@@ -27,6 +27,7 @@ from openbach_run.campaign.vpn_values import NONE, check_values_of_vpns, configs
 from openbach_run.catalog import joined
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.link_checks import LINK_FILE, LINK_START, ORBIT, check_start
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import EVERY_STATISTIC, Declared
 from openbach_run.openbach.scenario import SAME, Scenario
@@ -42,6 +43,8 @@ def check_campaign(campaign: Campaign) -> None:
     Raises InputError for the first mistake.
     """
     check_cells(campaign)
+    for cell in first_of_each(campaign.cells, [{ORBIT, LINK_FILE, LINK_START}]):
+        check_start(cell, campaign.presets)
     check_vpns(campaign)
     check_folders(campaign)
     check_cpus(campaign)

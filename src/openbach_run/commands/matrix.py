@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     places = [place for place in arguments.results if (place / TABLE).is_file()]
     if not places:
         named = ", ".join(map(str, arguments.results))
-        raise InputError(f"no {TABLE} in {named}; `openbach-run SCENARIO --results DIR` writes it")
+        raise InputError(f"no {TABLE} in {named}; `openbach-run export DIR --parquet` writes it")
     pages = {place.resolve().name: place / "report.html" for place in places}
     reports = {name: f"reports/{name}.html" for name, page in pages.items() if page.is_file()}
     packages = load_packages(Catalog().jobs)

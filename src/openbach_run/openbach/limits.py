@@ -78,8 +78,10 @@ def refusal(argument: Argument, value: str, called: str) -> str:
     amount = number(value)
     # A number may be written in several ways: 0, 0.0 and 00 are the same value beside the range.
     also = [number(str(text)) for text in limits.get("also", ())] if argument.type != "str" else []
+    is_right = argument.type != "int" or re.fullmatch("[+-]?[0-9]+", value)
     fits = (
         amount is not None
+        and is_right
         and (amount or value[0] != "-")
         and bound(limits.get("minimum", -math.inf))
         <= amount
@@ -87,7 +89,8 @@ def refusal(argument: Argument, value: str, called: str) -> str:
         and (limits.get("unit") != "bytes" or amount == int(amount))
         and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
     )
-    return "" if fits or amount in also else f"{called} is {in_words(argument)}"
+    whole = "" if is_right else ", a whole number"
+    return "" if fits or amount in also else f"{called} is {in_words(argument)}{whole}"
 
 
 def in_words(argument: Argument) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from string import Template
 
 from openbach_run.openbach import rules
-from openbach_run.openbach.job import Argument, Job, convert
+from openbach_run.openbach.job import Argument, Job, WrongType, convert
 from openbach_run.openbach.limits import ENDLESS, IDLE, NEEDS, refusal
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.uses import Use, uses
@@ -46,7 +46,7 @@ def check(
     """Return the values for which jobs would refuse a start of the scenario, in its order.
 
     Left out are values that need an argument without a value here, and values that are not of their
-    type (start.check_values).
+    type (start.check_values), unless that is a number with limits.
     """
     subs = sub_scenarios or {}
     # A scenario's own constants come after those of its sub-scenarios: they win.
@@ -63,8 +63,10 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
         try:
             value = Template(use.template).substitute(values)
             convert(value, use.argument.type)
-        except (KeyError, ValueError, TypeError, OverflowError):
-            continue
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            # Limits say in words which numbers are right; the backend names Python's types.
+            if not isinstance(error, WrongType) or use.argument.type not in ("int", "float"):
+                continue
         # A proxy that nobody stops would keep the run from ending.
         argument = use.argument if use.is_stopped else ending(use, values)
         right = refusal(argument, value, sole_placeholder(use.template) or use.argument.name)

@@ -123,7 +123,7 @@ def read_rows(directory: Path) -> tuple[list[str], list[Row]]:
     """
     file = directory / TABLE
     if not file.is_file():
-        raise InputError(f"{file} is not there; `openbach-run SCENARIO --results DIR` writes it")
+        raise InputError(f"{file} is not there; `openbach-run export DIR --parquet` writes it")
     pyarrow = arrow()
     try:
         table = pyarrow.parquet.read_table(pyarrow.BufferReader(file.read_bytes()))

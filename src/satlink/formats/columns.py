@@ -107,12 +107,18 @@ COLUMNS = {
 }
 JOINED = {name.replace("_", ""): column for name, column in COLUMNS.items()}
 """Names of columns as JSON has them, in lower case."""
+BYTES = "byte_s"
+"""The end of a name with bytes as its unit; in lower case `MBps` and `Mbps` would be equal."""
+BYTES_PER_S = re.compile("([KMG]|(?<![A-Za-z])k?)B(?:ytes?)?(?:ps|/s)")
+"""A unit of bytes as people write it; the one of `downlinkBps` is not: its B begins a word."""
 
 
 def column_of(name: str) -> Column | None:
     """Return the meaning of a column's name, in lower case: `rtt (ms)` is rtt_ms."""
     plain = re.sub("[^a-z0-9]+", "_", name).strip("_")
-    return COLUMNS.get(plain) or JOINED.get(plain)
+    in_bits = plain.replace(BYTES, "bps")
+    column = COLUMNS.get(in_bits) or JOINED.get(in_bits)
+    return column._replace(factor=8 * column.factor) if column and BYTES in plain else column
 
 
 NOT_ANSWERED = {"", "nan", "null", "none", "-", "*", "timeout", "lost"}
@@ -181,6 +187,7 @@ def read(path: Path, text: str, options: Options) -> Measured:
         if not column.has_unit:
             unit = "percent" if column.quantity == "loss_pct" else "milliseconds"
             assumed.append(f"{name} is in {unit}")
+    assumed += [f"{name} is in bytes, of 8 bits each" for name in known if BYTES in name]
     kinds = {column.quantity for column in known.values()}
     values = {name: _values(path, table, name, column) for name, column in known.items()}
     if "rtt_ms" in kinds and "loss_pct" not in kinds:
@@ -367,6 +374,7 @@ def _runs(times_s: Numbers, headings: Sequence[int]) -> list[int]:
 
 
 def _names(line: str, delimiter: str) -> list[str]:
+    line = BYTES_PER_S.sub(rf"\1{BYTES}", line)
     return [name.strip().strip('"').strip().lower() for name in line.split(delimiter)]
 
 
@@ -392,7 +400,7 @@ def _table(path: Path, text: str) -> _Table:
     lines: list[int] = []
     split: list[list[str]] = []
     starts: list[int] = []
-    assumed = []
+    assumed = [f"{name} is in bits" for name in re.findall(r"\w*BPS\b", heading)]
     quoted = '"' in text
     last = text.count("\n") + 1
     for number, line in rows:
