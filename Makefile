@@ -3,7 +3,7 @@
 # the parts of tools/parts.py. Rare things are programs in tools/ (tools/moved.txt).
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
-SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/deb tools/in-root tools/try-empty tools/try-install tools/bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
+SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/deb tools/in-root tools/try-empty tools/try-install pep/system/routes vpn-configs/lib.sh kernel/build/cc \
 	docs/clusters/slurm.sh tests/guest/slurm/nodes.sh kernel/tests/init.sh kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
@@ -89,8 +89,8 @@ CPU := SandyBridge
 other-cpu: # the golden cells on an emulated CPU, below another kernel of the host: make other-cpu CPU=Haswell CELLS=geo_loss
 	$(DEV) python tools/other_cpu.py --cpu $(CPU) --only "$(CELLS)"
 
-bench:
-	$(DEV) python tools/bench/bench.py
+bench: # this checkout beside another commit: make bench COMMIT=4bfc390
+	$(DEV) python tools/bench/paired.py $(COMMIT)
 
 bench-clock: # virtual time with noise against a real clock: hours of an idle machine
 	$(DEV) python tools/bench/clock.py
