@@ -57,6 +57,8 @@ PATTERNS = {
 }
 KINDS = tuple(PATTERNS)
 UNTESTED = "not tested here"
+STREAMS = ("TCP", "MPTCP", "TLS")
+"""Carriers of tunnels that a PEP between the tunnel's ends can split."""
 PACKAGES = "packages.txt"
 DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 Uses = Mapping[str, Sequence[str]]

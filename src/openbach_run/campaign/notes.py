@@ -11,7 +11,7 @@ from openbach_run.campaign.checks import first_of_each, own_values
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.platforms import notes as notes_on_platform
 from openbach_run.campaign.reading import sweep_table
-from openbach_run.catalog import with_base
+from openbach_run.catalog import STREAMS, with_base
 from openbach_run.link_checks import remarks
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.uses import Use, every_use
@@ -48,7 +48,7 @@ def _same_pep(cell: Mapping[str, str], carriers: set[str]) -> str:
 
     One that sees only a tunnel's packets splits nothing: the scenario says that (`x-idle`).
     """
-    positions = ("A", "B") if carriers <= {"TCP", "MPTCP", "TLS"} else ("B",)
+    positions = ("A", "B") if carriers <= {*STREAMS} else ("B",)
     as_hosts = all(cell.get(f"{name}_pep") in (SAME, cell.get(name)) for name in ("cc", "initcwnd"))
     here = {name: cell.get(name) for name in ("terrestrial_ms", "pep_profile", "loss_at")}
     if cell.get("pep") not in positions or not as_hosts or [*here.values()] != ALIKE:

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from openbach_run.catalog import Catalog, description
+from openbach_run.catalog import STREAMS, Catalog, description
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import (
@@ -32,7 +32,6 @@ from openbach_run.report.effects import Effect, differ, effects, median_of
 from openbach_run.report.recommendations import (
     BETWEEN_ENDS,
     END_HOSTS,
-    STREAMS,
     carrier_of,
     has_idle_pep,
     ties,

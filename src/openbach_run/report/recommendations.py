@@ -7,14 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from openbach_run.catalog import Catalog, with_base
+from openbach_run.catalog import STREAMS, Catalog, with_base
 from openbach_run.report.cells import Cell, Partners, measured_against
 from openbach_run.results.seeds import MIN_SEEDS
 
 LEAST_TIE = 1.01
 """Two cells count as equal at least up to this ratio of their times."""
-STREAMS = ("TCP", "MPTCP", "TLS")
-"""Carriers of tunnels that a PEP between the tunnel's ends can split."""
 BETWEEN_ENDS = ("A", "A_double")
 """Positions of the PEP between the tunnel's ends."""
 

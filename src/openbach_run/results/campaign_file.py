@@ -19,10 +19,8 @@ from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord, fields, parsed, short
 from openbach_run.results.store import Store
 
-FILE = "campaign.json"
-
-
 Values = Mapping[str, str]
+FILE = "campaign.json"
 AGAIN = "run the campaign again, finished runs are kept"
 RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
 OTHERS: dict[str, Any] = {"plots": {}, "titles": {}, "apart": {}, "earlier": []}
@@ -85,7 +83,7 @@ def earlier(store: Store, runs: Iterable[AskedRun], apart: Values, files: Values
 def _stays(store: Store, run: AskedRun, files: Values) -> bool:
     """Return whether a run has a record, and that no other content of one of the files."""
     record = store.load(run.run_id) if files else None
-    is_of_these = record is None or files.items() <= {**files, **record.identity}.items()
+    is_of_these = not record or all(record.identity.get(n, d) == d for n, d in files.items())
     return is_of_these and run_files.is_there(store.runs / run.run_id)
 
 
