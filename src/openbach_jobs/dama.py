@@ -45,7 +45,7 @@ def _whole(least: int, most: int, right: str) -> Callable[[str], int]:
 
 
 def _waveform(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) not in WAVEFORMS:
+    if not (text.isascii() and text.isdecimal()) or float(text) not in WAVEFORMS:
         raise ValueError(f"{text!r} is none of the waveforms 3 to 22")
     return int(text)
 

@@ -835,11 +835,8 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     mark = b"\xef\xbb\xbf"
     (tmp_path / "x.csv").write_bytes(mark + b"time_s,rate_bps,delay_ms\n0,1000000,5\n")
     assert link.main(["check", str(tmp_path / "x.csv")]) == 0
-    trip = {
-        "lost": "false",
-        "delay": {"rtt": 5},
-        "timestamps": {"client": {"send": {"monotonic": 0}}},
-    }
+    sent = {"client": {"send": {"monotonic": 0}}}
+    trip = {"lost": "false", "delay": {"rtt": 5}, "timestamps": sent}
     for name, text in (
         ("irtt.json", json.dumps({"round_trips": [trip]})),
         ("rtt.csv", "time_s,rtt_ms\n0,5\n"),
@@ -862,6 +859,8 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
             ' {"rtt": 1' + 400 * "0" + '}, "lost": "false"}]}',
             "not the JSON of irtt",
         ),
+        (f"64 bytes from h: icmp_seq={5000 * '9'} ttl=5 time=2 ms\n", "is no answer that"),
+        (f"PING h\n{5000 * '9'} packets transmitted, 1 received\n", "no answer in it"),
         ('{"round_trips": [{"delay": {"rtt": ' + 5000 * "1" + "}}]}", "not JSON that can be read"),
     ],
 )

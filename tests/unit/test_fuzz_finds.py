@@ -152,17 +152,10 @@ def test_statistics_of_a_controller_are_a_whole_csv_or_lost() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        *(
-            '{"command": ' + "[" * 5000,
-            '{"command": "x", "runs": [{"run_id": []}]}',
-            '{"command": "x", "runs": 5}',
-        ),
-        json.dumps(
-            {
-                "command": "x",
-                "runs": [{"run_id": "0", "scenario": "geo", "arguments": {}, "seed": 10**40}],
-            }
-        ),
+        '{"command": ' + "[" * 5000,
+        '{"command": "x", "runs": [{"run_id": []}]}',
+        '{"command": "x", "runs": 5}',
+        "".join(campaign_file.text("x", [campaign_file.AskedRun("0", "geo", {}, 10**40)])),
         *campaign_file.text("x", [campaign_file.AskedRun("0", ["geo"], {}, 1)]),  # type: ignore[arg-type]
     ],
 )
@@ -179,6 +172,14 @@ def test_a_damaged_campaign_keeps_no_results_off_the_page(tmp_path: Path, conten
         assert "good" in [row["command"] for row in database.rows("SELECT command FROM folder")]
     finally:
         database.close()
+
+
+@pytest.mark.parametrize("run_id", ["a\0", "../b", ""])
+def test_a_run_id_is_the_name_of_a_directory(tmp_path: Path, run_id: str) -> None:
+    text = campaign_file.text("x", [campaign_file.AskedRun(run_id, "geo", {}, 1)])
+    (tmp_path / campaign_file.FILE).write_text("".join(text))
+    with pytest.raises(InputError, match=r"runs\.0: '.*' is no run_id"):
+        campaign_file.read(tmp_path)
 
 
 JOB: Content = yaml.safe_load((ROOT / "jobs/ping_series/files/ping_series.yml").read_text())

@@ -66,6 +66,7 @@ def test_numbers_of_the_names_are_those_of_the_kernel() -> None:
     ("given", "said"),
     [
         ({"waveform": "2"}, "dama.waveform: '2' is none of the waveforms 3 to 22"),
+        ({"waveform": 5000 * "3"}, "3' is none of the waveforms 3 to 22"),
         ({"superframe_ms": "0"}, "dama.superframe_ms: '0' is not a duration in ms from 1 to 1000"),
         ({"algorithm": "best"}, "dama.algorithm: 'best' is none of opensand, opensand_8_2, sns3"),
         ({"vbdc_bytes": "1.5"}, "dama.vbdc_bytes: '1.5' is not a number of bytes: it has to be"),

@@ -9,7 +9,6 @@ runs, so an artifact that says anything else than its own records is found out w
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -287,9 +286,6 @@ def _check_planned(directory: Path) -> None:
         raise InputError(f"{directory}: its campaign has no runs")
     for run in planned:
         run_id = run["run_id"]
-        # A name of a directory, which is copied.
-        if not re.fullmatch(r"\w+", run_id):
-            raise InputError(f"{directory}: {run_id!r} is no run_id")
         record = store.load(run_id)
         if record is None:
             raise InputError(

@@ -274,7 +274,7 @@ class _Functions:
 
     def _seconds(self, text: Any, *place: str) -> int | float:
         """Return a time in s: a whole number if it is written as one. Raises InputError."""
-        if not isinstance(text, str) or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
             raise self._source.wrong(f"{text!r} should be a number of seconds", *place, "after_s")
         return float(text) if "." in text else int(text)
 

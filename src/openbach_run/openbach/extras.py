@@ -37,7 +37,7 @@ def check_extras(path: Path, scenario: Scenario) -> None:
 def _check_only_if(path: Path, scenario: Scenario) -> None:
     """Check the functions of `x-only-if`. Raises InputError."""
     for place in scenario.only_if:
-        if not place.isdecimal() or int(place) not in scenario.by_id:
+        if not place.isdecimal() or float(place) not in scenario.by_id:
             raise InputError(
                 f"{path}: {scenario.name}: x-only-if.{place}: there is no such function"
             )

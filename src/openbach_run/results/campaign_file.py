@@ -131,7 +131,7 @@ def _wrong(campaign: Any) -> str | None:
     ):
         return wrong
     for number, run in enumerate(campaign["runs"]):
-        if wrong := fields(run, RUN) or _no_texts(run["arguments"]):
+        if wrong := _no_run(run):
             return f"runs.{number}: {wrong}"
     for name, plot in campaign.get("plots", {}).items():
         if not isinstance(plot, dict) or plot.keys() - {"measure", "figure"} or _no_texts(plot):
@@ -145,16 +145,19 @@ def _wrong(campaign: Any) -> str | None:
     return _no_texts(campaign.get("apart", {}))
 
 
+def _no_run(run: Any) -> str | None:
+    """Return what is wrong with a run's fields, or None. Its run_id is the name of a directory."""
+    if wrong := fields(run, RUN) or _no_texts(run["arguments"]):
+        return wrong
+    return None if run["run_id"].isalnum() else f"{short(run['run_id'])} is no run_id"
+
+
 def _no_texts(values: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the first value that is no text, or None."""
-    return next(
-        (
-            f'"{name}" is {short(value)}; a text was expected'
-            for name, value in values.items()
-            if type(value) is not str
-        ),
-        None,
-    )
+    for name, value in values.items():
+        if type(value) is not str:
+            return f'"{name}" is {short(value)}; a text was expected'
+    return None
 
 
 def parts(directory: Path) -> Iterator[tuple[str, Any]]:
@@ -165,7 +168,7 @@ def parts(directory: Path) -> Iterator[tuple[str, Any]]:
     Raises DamagedRecord for a run with wrong fields, and the errors of the JSON decoder.
     """
     for kind, content in _parts(directory / FILE):
-        if kind == "run" and (wrong := fields(content, RUN) or _no_texts(content["arguments"])):
+        if kind == "run" and (wrong := _no_run(content)):
             raise DamagedRecord(f"{directory / FILE}: runs: {wrong}; {AGAIN}")
         yield kind, content
 

@@ -39,7 +39,7 @@ def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, s
             )
         # Below 1280 bytes Linux switches IPv6 off on an interface.
         least = MTU_LEAST if networks[name].get("ipv6") is None else MTU_LEAST_IPV6
-        if not (value.isascii() and value.isdecimal()) or not least <= int(value) <= MTU_MAX:
+        if not (value.isascii() and value.isdecimal()) or not least <= float(value) <= MTU_MAX:
             raise InputError(
                 f"{name}{SUFFIX}={value}: {OF_INVENTORY}, or a number of bytes from {least} to"
                 f" {MTU_MAX}"

@@ -38,14 +38,15 @@ WINDOWS_TIMEOUT_S = 4.0
 """Time that ping of Windows waits for an answer (-w)."""
 
 ANSWER = re.compile(
-    r"(?:\[(\d+\.\d+)\] )?.*?\b(?:icmp_)?seq[=: ](\d+)\b.*? (?:time|temps|Zeit)[=<]([\d.,]+) ?ms"
+    r"(?:\[(\d+\.\d+)\] )?.*?\b(?:icmp_)?seq[=: ](\d{1,999})\b.*?"
+    r" (?:time|temps|Zeit)[=<]([\d.,]+) ?ms"
 )
 LIKE_AN_ANSWER = re.compile(r"(bytes|octets|Bytes) (from|de|von) .*seq|\bseq=\d+ ttl=")
 UNANSWERED = re.compile(
-    r"(?:\[[\d.]+\] )?(?:no answer yet for|Request timeout for|From .*) icmp_seq[=: ]?(\d+)"
+    r"(?:\[[\d.]+\] )?(?:no answer yet for|Request timeout for|From .*) icmp_seq[=: ]?(\d{1,9})\b"
 )
 BEGIN = re.compile(r"(?:PING|Pinging|Ping wird ausg|Envoi d.une requ|Haciendo ping) ?")
-SENT = re.compile("([0-9]+) packets transmitted(?:.*, time ([0-9]+) ?ms)?")
+SENT = re.compile(r"\b([0-9]{1,9}) packets transmitted(?:.*, time ([0-9]{1,12}) ?ms)?")
 KNOWN = re.compile(
     r"--- .* ping statistics ---|rtt |round-trip |\d+ packets |ping: |PATTERN|\^C|pipe \d|$"
     r"|.*\(DUP!\)|.*duplicate|Ping statistics for |Ping-Statistik|Statistiques Ping"
@@ -66,7 +67,7 @@ WINDOWS_LOST = re.compile(
 WINDOWS_HALF = re.compile(r"Reply from|Antwort von|R.ponse de|Respuesta desde")
 
 FPING = re.compile(
-    r"(?:\[(\d+\.\d+)\] )?(\S+)\s+: \[(\d+)\], (?:\d+ bytes, ([\d.e+]+) ms|timed out)"
+    r"(?:\[(\d+\.\d+)\] )?(\S+)\s+: \[(\d{1,9})\], (?:\d+ bytes, ([\d.e+]+) ms|timed out)"
 )
 FPING_HALF = re.compile(r"\S+\s+: \[\d+\]")
 FPING_ROW = re.compile(r"(\S+)\s+: ((?:[\d.]+|-)(?: (?:[\d.]+|-))+)$")
@@ -255,8 +256,7 @@ def _other_line(path: Path, line: str, line_number: int, runs: list[Run], unknow
         if run.numbers or run.sent:
             runs.append(Run())
     elif match := SENT.search(line):
-        run.sent = int(match[1])
-        run.sending_s = int(match[2]) / 1000 if match[2] else None
+        run.sent, run.sending_s = int(match[1]), int(match[2]) / 1000 if match[2] else None
     elif match := UNANSWERED.match(line):
         if not run.sent:
             number = int(match[1])

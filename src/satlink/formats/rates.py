@@ -17,10 +17,10 @@ IPERF = re.compile(
     r"\[ *(\d+|SUM)\](?:\[(TX|RX)-\w\])? +([\d.]+) *- *([\d.]+) +sec +[\d.]+ +[KMGT]?i?Bytes"
     r" +([\d.]+) +([KMGT]?)(bits|Bytes)/sec(.*)"
 )
-IPERF_LOST = re.compile(r" (\d+)/ *(\d+) +\(")
+IPERF_LOST = re.compile(r" (\d{1,12})/ *(\d{1,12}) +\(")
 IPERF_LIKE = re.compile(r"\[ *(?:\d+|SUM)\].* sec .*/sec")
 NUTTCP = re.compile(r" *([\d.]+) +MB +/ +([\d.]+) +sec += +([\d.]+) +Mbps(.*)")
-NUTTCP_LOST = re.compile(r" (\d+) +/ +(\d+) +~?drop/pkt")
+NUTTCP_LOST = re.compile(r" (\d{1,12}) +/ +(\d{1,12}) +~?drop/pkt")
 FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 MOST_BPS = 1e12
 ONE_RUN = re.compile(r"(?:Connecting to host|Client connecting to|Accepted connection from) ")
