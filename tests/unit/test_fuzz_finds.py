@@ -174,7 +174,7 @@ def test_a_damaged_campaign_keeps_no_results_off_the_page(tmp_path: Path, conten
         database.close()
 
 
-@pytest.mark.parametrize("run_id", ["a\0", "../b", ""])
+@pytest.mark.parametrize("run_id", ["a\0", "../b", "", 65 * "a"])
 def test_a_run_id_is_the_name_of_a_directory(tmp_path: Path, run_id: str) -> None:
     text = campaign_file.text("x", [campaign_file.AskedRun(run_id, "geo", {}, 1)])
     (tmp_path / campaign_file.FILE).write_text("".join(text))

@@ -15,7 +15,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from openbach_run.errors import InputError
-from openbach_run.results import run_files
+from openbach_run.results import packed_runs, run_files
 from openbach_run.results.run_files import DamagedRecord, fields, parsed, short
 from openbach_run.results.store import Store
 
@@ -24,10 +24,8 @@ FILE = "campaign.json"
 AGAIN = "run the campaign again, finished runs are kept"
 RUN = {"run_id": str, "scenario": str, "arguments": dict, "seed": int}
 OTHERS: dict[str, Any] = {"plots": {}, "titles": {}, "apart": {}, "earlier": []}
-CONTENT = {
-    "command": str, "runs": list, "commit": (str, NoneType), "plots": dict, "titles": dict,
-    "apart": dict, "earlier": list,
-}  # fmt: skip
+CONTENT: dict[str, Any] = {"command": str, "runs": list, "commit": (str, NoneType)}
+CONTENT |= {name: type(empty) for name, empty in OTHERS.items()}
 """The fields of a run, the optional fields that older files lack, and the fields of the whole
 file."""
 
@@ -149,7 +147,8 @@ def _no_run(run: Any) -> str | None:
     """Return what is wrong with a run's fields, or None. Its run_id is the name of a directory."""
     if wrong := fields(run, RUN) or _no_texts(run["arguments"]):
         return wrong
-    return None if run["run_id"].isalnum() else f"{short(run['run_id'])} is no run_id"
+    is_name = packed_runs.NAME.fullmatch(f"{run['run_id']}/x".encode(errors="replace"))
+    return None if is_name else f"{short(run['run_id'])} is no run_id"
 
 
 def _no_texts(values: Mapping[str, Any]) -> str | None:
