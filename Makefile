@@ -104,7 +104,7 @@ try-install: # each way to install, in an empty Debian 13; as root, some 10 minu
 
 wheel: # for `pipx install dist/openbach_run-….whl`, with the manual pages, from each command's --help
 	$(DEV) python docs/man/manual.py
-	rm -rf build dist
+	rm -rf build dist/openbach_run-*
 	$(DEV) pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	rm -rf build src/openbach_run.egg-info
 

@@ -114,6 +114,8 @@ static int must(long result, const char *what)
 #define DENY		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
 #define X32_CALLS	0x40000000
 #define SYS_FCHMODAT2	452
+#define SET_FLAGS	0x40086602 /* FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR, whose header is at odds with sys/mount.h */
+#define SET_XFLAGS	0x401c5820
 /* not KILL: the stub's own filter traps the guest's system calls, and has to win */
 
 /* Neither a device (every device's type has this bit) nor a program that runs with its owner's rights. */
@@ -218,7 +220,9 @@ static const struct sock_filter connected[] = { /* Rust tells by the latter that
 };
 
 static const struct sock_filter no_input[] = {
-	ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 1, 0),
+	ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 3, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SET_FLAGS, 2, 0),
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SET_XFLAGS, 1, 0),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCLINUX, 0, 1), DENY, ALLOW,
 };
 
@@ -236,13 +240,15 @@ static struct call refused[] = {
 	CALL(open_by_handle_at), CALL(fanotify_init), CALL(init_module), CALL(finit_module), CALL(delete_module),
 	CALL(kexec_load), CALL(kexec_file_load), CALL(reboot), CALL(syslog), CALL(settimeofday),
 	CALL(clock_settime), CALL(clock_adjtime), CALL(adjtimex), CALL(sethostname), CALL(setdomainname),
-	CALL(shmget), CALL(msgget), CALL(semget), CALL(mq_open), CALL(vhangup), CALL(iopl), CALL(ioperm),
+	CALL(shmget), CALL(shmat), CALL(shmctl), CALL(msgget), CALL(msgsnd), CALL(msgrcv), CALL(msgctl), CALL(semget),
+	CALL(semop), CALL(semtimedop), CALL(semctl), CALL(mq_open), CALL(mq_unlink), CALL(inotify_init),
+	CALL(inotify_init1), CALL(vhangup), CALL(iopl), CALL(ioperm),
 	CHECKED(open, third_is_mode), CHECKED(openat, fourth_is_mode), CHECKED(openat2, not_there),
 	CHECKED(creat, second_is_mode), CHECKED(mknod, second_is_mode), CHECKED(mknodat, third_is_mode),
 	CHECKED(renameat2, no_whiteout), CALL(socket),
 	CHECKED(chmod, second_is_mode), CHECKED(fchmod, second_is_mode), CHECKED(fchmodat, third_is_mode),
-	{ SYS_FCHMODAT2, not_there, ARRAY_SIZE(not_there) },
-	CALL(chown), CALL(fchown), CALL(lchown), CALL(fchownat),
+	CALL(chown), CALL(fchown), CALL(lchown), CALL(fchownat), CHECKED(getxattr, not_there),
+	CHECKED(lgetxattr, not_there), CHECKED(listxattr, not_there), CHECKED(llistxattr, not_there),
 	CALL(setxattr), CALL(lsetxattr), CALL(fsetxattr), CALL(removexattr), CALL(lremovexattr), CALL(fremovexattr),
 	CALL(utime), CALL(utimes), CALL(futimesat), CALL(utimensat),
 };
@@ -308,6 +314,8 @@ static void filter_calls(struct call *list, size_t count, struct sock_filter fou
 	put((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
 	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_CALLS, 0, 1));
 	put((struct sock_filter)DENY);
+	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, SYS_FCHMODAT2, 0, 1)); /* this one and all newer ones */
+	put(not_there[0]);
 	qsort(list, count, sizeof(list[0]), by_number);
 	put_tree(list, count, found, other);
 	program.len = filter_length;

@@ -271,6 +271,7 @@ class Satpep:
     def stop(self) -> tuple[int, str]:
         """At once. Exit code and what it said on stderr: under ASan, leaks would be there."""
         self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGCONT)  # a test may have stopped it
         _, said = self.process.communicate(timeout=LIMIT_S)
         with self.lab.inside("pep"):
             satpep.remove_rules(satpep.parse(["A", "run"]))

@@ -860,6 +860,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
             "not the JSON of irtt",
         ),
         (f"64 bytes from h: icmp_seq={5000 * '9'} ttl=5 time=2 ms\n", "is no answer that"),
+        (f"64 bytes from h: icmp_seq=1 ttl=5 time={5000 * '9'} ms\n", "is no answer that"),
         (f"PING h\n{5000 * '9'} packets transmitted, 1 received\n", "no answer in it"),
         ('{"round_trips": [{"delay": {"rtt": ' + 5000 * "1" + "}}]}", "not JSON that can be read"),
     ],

@@ -39,7 +39,7 @@ WINDOWS_TIMEOUT_S = 4.0
 
 ANSWER = re.compile(
     r"(?:\[(\d+\.\d+)\] )?.*?\b(?:icmp_)?seq[=: ](\d{1,999})\b.*?"
-    r" (?:time|temps|Zeit)[=<]([\d.,]+) ?ms"
+    r" (?:time|temps|Zeit)[=<]([\d.,]{1,30}) ?ms"
 )
 LIKE_AN_ANSWER = re.compile(r"(bytes|octets|Bytes) (from|de|von) .*seq|\bseq=\d+ ttl=")
 UNANSWERED = re.compile(
@@ -56,7 +56,7 @@ KNOWN = re.compile(
 
 WINDOWS_ANSWER = re.compile(
     r"(?:Reply from|Antwort von|R.ponse de|Respuesta desde) \S+?\s?: "
-    r".*(?:time|Zeit|temps|tiempo)[ =<]+(\d+) ?ms"
+    r".*(?:time|Zeit|temps|tiempo)[ =<]+(\d{1,9}) ?ms"
 )
 WINDOWS_LOST = re.compile(
     r"Request timed out|Zeit.berschreitung|D.lai d.attente|Tiempo de espera|General failure"
@@ -217,7 +217,7 @@ def _runs(path: Path, text: str) -> tuple[list[Run], list[str]]:
                 if is_last:
                     unknown.cut = line_number
                     continue
-                reason = f"{shown(line)} is no answer that is understood: it has no time=… ms"
+                reason = f"{shown(line)} is no answer that is understood: icmp_seq=N … time=T ms"
                 raise LinkFileError(path, reason, line_number)
             run = _other_line(path, line, line_number, runs, unknown)
             continue

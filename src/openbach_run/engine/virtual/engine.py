@@ -291,7 +291,7 @@ class _Capture(threading.Thread):
         if self.size_bytes > CAPTURE_LIMIT_BYTES:
             raise Ended(
                 f"sent more than {CAPTURE_LIMIT_BYTES >> 20} MiB of packets, the most that --pcap"
-                " keeps,"
+                " keeps"
             )
         self._hash.update(part)
         # A view: packets are not copied between reading, hashing and writing.

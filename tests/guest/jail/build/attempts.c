@@ -19,7 +19,9 @@ static int mode_of(const char *path)
 
 static void files(const char *secret)
 {
+	struct { uint64_t value; uint32_t size, flags; } value = { (unsigned long)"x", 1, 0 };
 	struct timespec stamps[2] = {};
+	uint64_t flags[3] = {};
 	char beside[4096], through_proc[4096];
 
 	snprintf(beside, sizeof(beside), "%s.new", secret);
@@ -45,6 +47,11 @@ static void files(const char *secret)
 	TRY(mkfifo(beside, 0666));
 	TRY(symlink("/etc/passwd", beside));
 	TRY(syscall(SYS_setxattr, secret, "user.x", "x", 1, 0));
+	TRY(syscall(463, AT_FDCWD, secret, 0, "user.x", &value, sizeof(value))); /* setxattrat */
+	TRY(syscall(469, AT_FDCWD, secret, flags, sizeof(flags), 0)); /* file_setattr */
+	TRY(syscall(SYS_listxattr, secret, beside, 0));
+	TRY(ioctl(open("attempts.c", O_RDONLY), 0x40086602, flags)); /* FS_IOC_SETFLAGS */
+	TRY(syscall(SYS_inotify_init1, 0));
 	TRY(chown(secret, 1, 1));
 	TRY(lchown(secret, 1, 1));
 	/* with Landlock alone these say that it was done: the caller looks */
@@ -138,6 +145,9 @@ static void kernel(void)
 	TRY(syscall(SYS_fsopen, "tmpfs", 0));
 	TRY(syscall(SYS_init_module, NULL, 0, ""));
 	TRY(syscall(SYS_shmget, 1, 4096, 0666 | IPC_CREAT));
+	TRY(syscall(SYS_shmctl, 0, IPC_INFO, &ring));
+	TRY(syscall(SYS_msgctl, 0, IPC_INFO, &ring));
+	TRY(syscall(SYS_semctl, 0, 0, IPC_INFO, &ring));
 	TRY(syscall(SYS_mq_open, "x", O_CREAT | O_RDWR, 0600, NULL));
 	TRY(syscall(0x40000000 + SYS_getpid));
 	TRY(ioctl(0, TIOCSTI, "x"));
