@@ -32,8 +32,8 @@ EXIT_LIMIT = 124
 NO_NAMESPACES = "this host lets nobody make namespaces"
 PARTIAL = (
     "guests are kept from the host's files by Landlock alone. They read and change none of them,"
-    " but code that takes over a guest's kernel can find out whether a path exists, its size and"
-    " its dates"
+    " but code that takes over a guest's kernel can find out whether a path exists, its size,"
+    " its dates and where a symbolic link leads"
 )
 UNJAILED = (
     f"{VARIABLE}={NONE}: guests are not kept from this user's files; run nobody else's scenarios"
