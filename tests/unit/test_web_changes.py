@@ -9,6 +9,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -327,3 +328,17 @@ def test_a_link_file_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"leo\.csv: another file has this name"):
         links.keep(tmp_path, "leo.csv", b"time_s,es_n0_db\n0,9\n")
     assert Path(kept).read_bytes() == b"time_s,es_n0_db\n0,14\n"
+
+
+def open_fonts() -> int:
+    return sum("mpl-data" in str(file.resolve()) for file in Path("/proc/self/fd").iterdir())
+
+
+def test_the_fonts_of_figures_are_opened_once(tmp_path: Path) -> None:
+    """Each thread of the server that drew kept them open."""
+    kept = Path(links.keep(tmp_path, "leo.csv", b"time_s,rate_bps,delay_ms\n0,1000000,5\n"))
+    app, before = application(tmp_path), open_fonts()
+    with visiting(app) as client, ThreadPoolExecutor(8) as clients:
+        asked = [f"/page/link/{kept.stem}.svg"] * 8
+        assert {answer.status_code for answer in clients.map(client.get, asked)} == {200}
+    assert open_fonts() <= before + 2

@@ -7,6 +7,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ QUEUE = 3
 CONTROL_MBPS = 0.002
 """The most goodput of a control connection before the data: iperf3's has single bytes."""
 MIME = {"svg": "image/svg+xml", "png": "image/png", "csv": "text/csv"}
+PEN = ThreadPoolExecutor(1)
+"""The one thread that draws: matplotlib has one set of settings, and fonts for each thread."""
 
 
 @dataclass(frozen=True)
@@ -195,16 +198,13 @@ def drawn(curves: Sequence[Curve], kind: str) -> bytes:
                 # With several runs a colour for each run, else a colour for each line.
                 several = any(curve.run for curve in curves)
                 which, style = (curve.run, len(own)) if several else (number, 0)
-                look = {
-                    "color": COLOURS[1:][which % (len(COLOURS) - 1)],
-                    "linestyle": STYLES[style % len(STYLES)],
-                }
-                place.plot(curve.times_s, curve.values, label=curve.line, linewidth=1, **look)
+                colour = COLOURS[1:][which % (len(COLOURS) - 1)]
+                dashes = STYLES[style % len(STYLES)]
+                place.plot(curve.times_s, curve.values, label=curve.line, lw=1, c=colour, ls=dashes)
             place.set_ylabel(name)
             place.legend()
         axes[-1].set_xlabel("time (s)")
         image = io.BytesIO()
-        figure.savefig(
-            image, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=200
-        )
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(image, format=kind, metadata=metadata, dpi=200)
     return image.getvalue()

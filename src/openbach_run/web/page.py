@@ -28,6 +28,7 @@ from openbach_run.openbach.refusals import Malformed
 from openbach_run.paths import PROJECT
 from openbach_run.web import answers, launch_form, launches, links, result_sets
 from openbach_run.web.answers import Json, Services, With, not_found, read_json
+from openbach_run.web.curves import PEN
 from openbach_run.web.instances import find_scenario, read_scenario
 from openbach_run.web.page_results import LOOK_S, address
 from openbach_run.web.render import AnyForm, Form, shown
@@ -173,7 +174,7 @@ def link_plot(name: str, services: With) -> Response:
     from satlink.plot import draw
 
     with TemporaryDirectory() as folder:
-        draw(file, Path(folder) / "link.svg")
+        PEN.submit(draw, file, Path(folder) / "link.svg").result()
         content = (Path(folder) / "link.svg").read_bytes()
     return Response(
         content,
