@@ -115,7 +115,7 @@ def test_a_readme_names_what_is_there_and_draws_the_figures() -> None:
         readme(Facts((figure(1),), ()), (), {**ABOUT, "own": has}) for has in ([], ["files"])
     )
     assert "`files/`" not in bare and "`files/`" in own and "additions" not in own
-    assert "./openbach report results/geo --paper column -o figures" in bare
+    assert "./openbach report results/geo --paper column -o ~/figures" in bare
 
 
 def test_runs_that_fail_are_a_result() -> None:
