@@ -112,11 +112,9 @@ static int must(long result, const char *what)
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[n]) + 4)
 #define ALLOW		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define DENY		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
-#define X32_CALLS	0x40000000
-#define SYS_FCHMODAT2	452
-#define SET_FLAGS	0x40086602 /* FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR, whose header is at odds with sys/mount.h */
-#define SET_XFLAGS	0x401c5820
 /* not KILL: the stub's own filter traps the guest's system calls, and has to win */
+#define X32_CALLS	0x40000000
+#define FIRST_NEWER	452 /* fchmodat2, of Linux 6.6: the lists below know older ones */
 
 /* Neither a device (every device's type has this bit) nor a program that runs with its owner's rights. */
 #define HARMFUL_MODES	(S_ISUID | S_ISGID | S_IFCHR)
@@ -219,7 +217,11 @@ static const struct sock_filter connected[] = { /* Rust tells by the latter that
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_SEQPACKET, 0, 1), ALLOW, DENY,
 };
 
-static const struct sock_filter no_input[] = {
+/* FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR: their header is at odds with sys/mount.h. */
+#define SET_FLAGS	0x40086602
+#define SET_XFLAGS	0x401c5820
+
+static const struct sock_filter harmless_request[] = { /* no terminal's input, no file's flags */
 	ARGUMENT(1), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 3, 0),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SET_FLAGS, 2, 0),
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SET_XFLAGS, 1, 0),
@@ -227,7 +229,7 @@ static const struct sock_filter no_input[] = {
 };
 
 static struct call refused[] = {
-	CHECKED(socketpair, connected), CHECKED(ioctl, no_input), CHECKED(clone, no_namespaces),
+	CHECKED(socketpair, connected), CHECKED(ioctl, harmless_request), CHECKED(clone, no_namespaces),
 	CHECKED(clone3, not_there), CALL(unshare), CALL(setns), CALL(ptrace), CALL(process_vm_readv),
 	CALL(process_vm_writev), CALL(kcmp), CHECKED(pidfd_open, not_there),
 	CALL(pidfd_getfd), CHECKED(prlimit64, own_process),
@@ -314,7 +316,7 @@ static void filter_calls(struct call *list, size_t count, struct sock_filter fou
 	put((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
 	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_CALLS, 0, 1));
 	put((struct sock_filter)DENY);
-	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, SYS_FCHMODAT2, 0, 1)); /* this one and all newer ones */
+	put((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, FIRST_NEWER, 0, 1));
 	put(not_there[0]);
 	qsort(list, count, sizeof(list[0]), by_number);
 	put_tree(list, count, found, other);
