@@ -103,6 +103,14 @@ def build(place: Path, code: dict[str, Path]) -> dict[str, Path]:
     return ensure_programs(place / "cache", code, jail(), lambda text, part: None)
 
 
+def test_satpep_is_the_same_of_both_modes(tmp_path: Path) -> None:
+    """With Landlock alone make may not list the folder, and saw no Makefile."""
+    code = {f"satpep/{part}": REPOSITORY / "pep" / part for part in ("Makefile", "src")}
+    made = [ensure_programs(tmp_path / mode, code, jail(mode), print) for mode in MODES]
+    (one,), (other,) = (programs.values() for programs in made)
+    assert one.read_bytes() == other.read_bytes()
+
+
 def test_a_makefile_of_a_job_writes_nothing_but_its_program(tmp_path: Path) -> None:
     """It ran on this machine, as the user: this wrote the file."""
     stolen = tmp_path / "stolen"

@@ -237,7 +237,7 @@ def _built(
             readable = chain.from_iterable(sources_of(part) for part in parts)
             build = Build(jail(), out, list(readable))
             build.run(
-                ["make", "-C", str(folder), f"OUT={out}", *FLAGS, name],
+                ["make", "-C", str(folder), "-f", "Makefile", f"OUT={out}", *FLAGS, name],
                 f"building {name}",
                 progress,
             )
