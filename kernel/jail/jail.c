@@ -202,6 +202,7 @@ static struct call calls[] = {
  * A build may make all calls but those that reach processes, mounts or keys of others, or change the machine.
  */
 static const struct sock_filter not_there[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS) };
+static const struct sock_filter no_xattr[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP) };
 static const struct sock_filter done_already[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO) };
 
 static const struct sock_filter internet[] = { /* netlink is for the resolver */
@@ -243,16 +244,15 @@ static struct call refused[] = {
 	CALL(kexec_load), CALL(kexec_file_load), CALL(reboot), CALL(syslog), CALL(settimeofday),
 	CALL(clock_settime), CALL(clock_adjtime), CALL(adjtimex), CALL(sethostname), CALL(setdomainname),
 	CALL(shmget), CALL(shmat), CALL(shmctl), CALL(msgget), CALL(msgsnd), CALL(msgrcv), CALL(msgctl), CALL(semget),
-	CALL(semop), CALL(semtimedop), CALL(semctl), CALL(mq_open), CALL(mq_unlink), CALL(inotify_init),
-	CALL(inotify_init1), CALL(vhangup), CALL(iopl), CALL(ioperm),
+	CALL(semop), CALL(semtimedop), CALL(semctl), CALL(mq_open), CALL(mq_unlink), CALL(inotify_init), CALL(inotify_init1),
 	CHECKED(open, third_is_mode), CHECKED(openat, fourth_is_mode), CHECKED(openat2, not_there),
 	CHECKED(creat, second_is_mode), CHECKED(mknod, second_is_mode), CHECKED(mknodat, third_is_mode),
 	CHECKED(renameat2, no_whiteout), CALL(socket),
 	CHECKED(chmod, second_is_mode), CHECKED(fchmod, second_is_mode), CHECKED(fchmodat, third_is_mode),
-	CALL(chown), CALL(fchown), CALL(lchown), CALL(fchownat), CHECKED(getxattr, not_there),
-	CHECKED(lgetxattr, not_there), CHECKED(listxattr, not_there), CHECKED(llistxattr, not_there),
+	CALL(chown), CALL(fchown), CALL(lchown), CALL(fchownat), CHECKED(getxattr, no_xattr),
+	CHECKED(lgetxattr, no_xattr), CHECKED(listxattr, no_xattr), CHECKED(llistxattr, no_xattr),
 	CALL(setxattr), CALL(lsetxattr), CALL(fsetxattr), CALL(removexattr), CALL(lremovexattr), CALL(fremovexattr),
-	CALL(utime), CALL(utimes), CALL(futimesat), CALL(utimensat),
+	CALL(utime), CALL(utimes), CALL(futimesat), CALL(utimensat), CALL(vhangup), CALL(iopl), CALL(ioperm),
 };
 
 /* With Landlock alone, which does not look at them, what can be read could be changed by its owner: the guest tree. */
