@@ -27,8 +27,9 @@ from openbach_run.campaign import engines, request
 from openbach_run.commands import main
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.errors import InputError
+from openbach_run.results import run_files
 from openbach_run.results.store import Store
-from openbach_run.web import launches, links
+from openbach_run.web import launches, links, runs
 
 STEPS = 40  # fewer than a page of the list has rows
 PICK, BROWSER = st.integers(0, 5), st.integers(0, 1)
@@ -112,7 +113,9 @@ class Visitors(RuleBasedStateMachine):
         self.lists = {query: self.listed(query) for query in LISTS.values()}
         shown, deleted = self.lists.values()
         places = {file.parents[2].relative_to(self.results) for file in files.values()}
-        assert {f"folder/{place}" for place in places if len(place.parts) == 1} <= shown
+        # A launch that is listed has the runs of its folder, which no command has written.
+        launched = {"folder/geo"} if any(item.startswith("launch/") for item in shown) else set()
+        assert {f"folder/{place}" for place in places if len(place.parts) == 1} <= shown | launched
         assert {f"folder/{place.name}" for place in places if len(place.parts) > 1} <= deleted
         known = {f"launch/{row['id']}" for row in self.rows("launch")}
         assert known <= shown | deleted, "a launch is not listed"
@@ -282,6 +285,52 @@ def test_what_a_stopped_run_has_left_is_shown_and_what_never_began_is_no_link(
     page = visitors.client.get(f"/page/run/geo/{begun['run_id']}").text
     assert "It was stopped under way" in page
     assert "stopped under way: <a" in visitors.client.get("/page/set/launch/1").text
+
+
+def test_a_run_that_is_still_being_stopped_is_resumed(
+    visitors: Visitors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitors.settle()
+    (engine,) = visitors.at_gate
+    stop = engine.stop
+    monkeypatch.setattr(engine, "stop", lambda: None)  # a guest takes its time
+    assert visitors.post(0, "launch/1/stop") and visitors.post(1, "launch/1/resume")
+    stop()
+    visitors.settle()
+    for _ in range(2):
+        visitors.end_run(failing=False)
+    assert visitors.client.get("/page/set/launch/1/state").json()["done"] == 2
+    assert not visitors.services.launcher._stopped
+
+
+def test_a_run_that_ends_while_it_is_looked_for_is_found(
+    visitors: Visitors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitors.settle()
+    is_there = run_files.is_there
+
+    def end_it(place: Path) -> bool:
+        if place.name.endswith(".unfinished") and place.is_dir():
+            place.rename(place.with_suffix(""))
+        return is_there(place)
+
+    monkeypatch.setattr(run_files, "is_there", end_it)
+    (begun, _) = visitors.services.database.rows("SELECT * FROM member ORDER BY instance")
+    found = runs.find_run(visitors.services, "geo", begun["run_id"])
+    assert found.place.name == begun["run_id"] and not found.goes_on
+    found.place.rename(found.place.with_suffix(".unfinished"))  # its engine goes on there
+
+
+def test_the_list_reads_a_scenario_once(
+    visitors: Visitors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        visitors.launch(0, "1M", 1)
+    read: list[str] = []
+    values = launches.own_values
+    monkeypatch.setattr(launches, "own_values", lambda *of: read.append(of[2]) or values(*of))
+    visitors.listed()
+    assert read == ["geo"]
 
 
 def test_a_deleted_launch_that_is_resumed_is_in_the_list_again(visitors: Visitors) -> None:

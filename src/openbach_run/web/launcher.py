@@ -155,6 +155,10 @@ class Launcher:
                 instance,
             )
 
+    def is_stopping(self, instance: int) -> bool:
+        """Return whether an instance is told to stop and has not ended."""
+        return instance in self._stopped
+
     def forget(self, instance: Row) -> None:
         """Remove the files that a stopped run has left."""
         left = Path(instance["run_dir"])
@@ -197,6 +201,7 @@ class Launcher:
             logging.getLogger(__name__).exception(
                 "scenario instance %d: how it ended is not kept", order.instance
             )
+        self._stopped.discard(order.instance)
 
     def _try(self, order: Order, cpu: int) -> None:
         """Execute an order, and keep the reason if that fails."""
@@ -232,8 +237,9 @@ class Launcher:
             if record is None:
                 # It is no record, but people may look at what it has left.
                 kept = store.runs / stopped_name(order.instance)
-                run_dir.rename(kept)
+                # In this order a page that looks for it meanwhile finds it.
                 self._database.update_instance(order.instance, run_dir=str(kept))
+                run_dir.rename(kept)
                 self._end(order, STOPPED, self.virtual_s(order.instance), None)
                 return
             kept = store.runs / record.run_id

@@ -141,13 +141,17 @@ def seeds_of(row: Row) -> Seeds:
     return None if seeds is None else tuple(seeds)
 
 
-def chosen(services: Services, number: int) -> dict[str, list[str]]:
-    """Return the values of a launch that are not its scenario's own; all if that is gone."""
-    row, packages = find_launch(services, number), services.platform.packages
-    own: Mapping[str, Sequence[str]] = {}
+def own_values(services: Services, project: str, name: str) -> Mapping[str, Sequence[str]]:
+    """Return a scenario's own values of its arguments; {} if it is gone."""
+    packages = services.platform.packages
     with suppress(InputError, Refusal):
-        scenario, subs, _ = find_scenario(services, row["project"], row["scenario"])
-        own = sweep_of(Path(scenario.name), scenario, subs, {}, None, packages, files=False).values
+        scenario, subs, _ = find_scenario(services, project, name)
+        return sweep_of(Path(name), scenario, subs, {}, None, packages, files=False).values
+    return {}
+
+
+def chosen(row: Row, own: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the values of a launch that are not its scenario's own."""
     every: dict[str, list[str]] = json.loads(row["values"])
     return {name: values for name, values in every.items() if values != [*own.get(name, ())]}
 
@@ -169,7 +173,7 @@ def resume(services: Services, number: int) -> int:
     """
     row = find_launch(services, number)
     done = services.database.rows(
-        "SELECT m.run_id FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id ="
+        "SELECT m.run_id, i.id FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id ="
         " m.run_id LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ? AND (r.status ="
         " 'Finished Ok' OR (i.id IS NOT NULL AND i.stop_date IS NULL))",
         number,
@@ -178,8 +182,9 @@ def resume(services: Services, number: int) -> int:
     values = json.loads(row["values"])
     campaign = asked_campaign(services, row["project"], row["scenario"], values, seeds_of(row))
     inventory = project_inventory(services, row["project"], campaign)
-    # Those that go on are among them: no run is executed twice.
-    without = {record["run_id"] for record in done}
+    # Those that go on are among them, so no run is executed twice; those that are being stopped are
+    # not: they are executed again as soon as their guests have ended.
+    without = {of["run_id"] for of in done if not services.launcher.is_stopping(of["id"])}
 
     def remember(orders: Sequence[Order]) -> None:
         """Store the launch's runs; bring it back if it is deleted. Raises Refusal if it is gone."""

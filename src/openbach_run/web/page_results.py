@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -51,9 +52,11 @@ def results(request: Request, services: With) -> Response:
     first = (page - 1) * result_sets.PER_PAGE
     sets = matching[first : first + result_sets.PER_PAGE]
     values = {of.item: {**of.values} for of in sets}
+    own = cache(partial(launches.own_values, services))  # many launches are of one scenario
     for item in values:
         if item.startswith("launch/"):
-            values[item] |= launches.chosen(services, result_sets.number_of(item[7:]))
+            row = launches.find_launch(services, result_sets.number_of(item[7:]))
+            values[item] |= launches.chosen(row, own(row["project"], row["scenario"]))
     return shown(
         request,
         "results.html",

@@ -23,7 +23,7 @@ from openbach_run.results.record import Record
 from openbach_run.results.store import Store, share_runs
 from openbach_run.web import heat
 from openbach_run.web.answers import Services
-from openbach_run.web.launches import chosen, find_launch, records_of, seeds_of
+from openbach_run.web.launches import chosen, find_launch, own_values, records_of, seeds_of
 from openbach_run.web.result_sets import Results, find_set, number_of, runs_of
 from openbach_run.web.shared_work import own_command
 
@@ -121,7 +121,7 @@ def _command(services: Services, results: Results) -> str:
         note = "# launched from the page: each has its command"
         return results.command or f"cat results/{name}/runs/*/record.json  {note}"
     row = find_launch(services, number_of(name))
-    values = chosen(services, number_of(name))
+    values = chosen(row, own_values(services, row["project"], row["scenario"]))
     settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
     settings += ["--results", str(services.launcher.directory(row["scenario"]))]
     seeds = seeds_of(row)

@@ -73,15 +73,21 @@ def find_run(services: Services, folder: str, name: str) -> Run:
     if any(not part or part.startswith(".") or {"/", "\0"} & {*part} for part in (folder, name)):
         raise not_found("Run", folder=folder, run=name)
     directory = services.launcher.results / folder
-    place, goes_on = directory / "runs" / name, False
-    if not run_files.is_there(place):
-        # The directory has this name until its record is whole.
-        place, goes_on = directory / "runs" / f"{name}.unfinished", True
-    if not run_files.is_there(place):
-        row = services.database.row(LEFT, folder, name)
-        place, goes_on = Path(row["run_dir"] if row else place), row is None
-    if not run_files.is_there(place):
+    ended = directory / "runs" / name
+    # The directory has this name until its record is whole.
+    unfinished = directory / "runs" / f"{name}.unfinished"
+
+    def places() -> Iterator[Path]:
+        """Yield where it may be; last where it may have been moved meanwhile."""
+        yield from (ended, unfinished)
+        for row in services.database.rows(LEFT, folder, name):
+            yield Path(row["run_dir"])
+        yield ended
+
+    place = next(filter(run_files.is_there, places()), None)
+    if place is None:
         raise not_found("Run", folder=folder, run=name)
+    goes_on = place == unfinished
     record = None if goes_on else Store(directory).load(name)
     try:
         spec = run_files.document(place, "run.json")

@@ -6,6 +6,7 @@ It executes in virtual time.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import ipaddress
 import os
@@ -39,6 +40,7 @@ from openbach_run.web.sessions import LOGIN, Sessions
 LEAST_PASSWORD, MOST_PASSWORD = 12, 1000
 BACKLOG = 512
 LOCK = "serve.lock"
+M_ARENA_MAX = -8  # of malloc.h
 
 
 def _warn(fault: str) -> None:
@@ -86,6 +88,7 @@ def serve(options: ServeOptions) -> None:
     cpus = cpus_for(options.workers)
     connections = connections_for(len(cpus))
     log_few_lines()
+    keep_memory_together()
     # Before the engine is prepared, which may take minutes: a port that is taken is told at once.
     with closing(listen(options.listen, options.port)) as listening:
         place = address_of(listening)
@@ -98,6 +101,15 @@ def serve(options: ServeOptions) -> None:
                 print(f"http://{place}/?token={sessions.token}   (Ctrl-C ends it)", flush=True)
                 with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
                     uvicorn.Server(config(app, connections)).run(sockets=[listening])
+
+
+def keep_memory_together() -> None:
+    """Make glibc serve all threads from two heaps; other C libraries have no such setting.
+
+    With a heap for each thread what is free is in pieces: 50 clients took 123 to 383 MB in an hour.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
 def application(
