@@ -155,9 +155,10 @@ class Launcher:
                 instance,
             )
 
-    def is_stopping(self, instance: int) -> bool:
-        """Return whether an instance is told to stop and has not ended."""
-        return instance in self._stopped
+    def stopping(self) -> frozenset[int]:
+        """Return the instances that are told to stop and have not ended."""
+        with self._lock:
+            return frozenset(self._stopped)
 
     def forget(self, instance: Row) -> None:
         """Remove the files that a stopped run has left."""
@@ -201,7 +202,8 @@ class Launcher:
             logging.getLogger(__name__).exception(
                 "scenario instance %d: how it ended is not kept", order.instance
             )
-        self._stopped.discard(order.instance)
+        with self._lock:
+            self._stopped.discard(order.instance)
 
     def _try(self, order: Order, cpu: int) -> None:
         """Execute an order, and keep the reason if that fails."""

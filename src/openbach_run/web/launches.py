@@ -172,6 +172,8 @@ def resume(services: Services, number: int) -> int:
     Raises InputError or Refusal.
     """
     row = find_launch(services, number)
+    # Before it is asked which go on: what ends meanwhile is in neither.
+    stopping = services.launcher.stopping()
     done = services.database.rows(
         "SELECT m.run_id, i.id FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id ="
         " m.run_id LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ? AND (r.status ="
@@ -182,9 +184,9 @@ def resume(services: Services, number: int) -> int:
     values = json.loads(row["values"])
     campaign = asked_campaign(services, row["project"], row["scenario"], values, seeds_of(row))
     inventory = project_inventory(services, row["project"], campaign)
-    # Those that go on are among them, so no run is executed twice; those that are being stopped are
-    # not: they are executed again as soon as their guests have ended.
-    without = {of["run_id"] for of in done if not services.launcher.is_stopping(of["id"])}
+    # Those that go on are among them, so no run is executed twice. Those that are being stopped are
+    # executed again once their guests have ended.
+    without = {of["run_id"] for of in done if of["id"] not in stopping}
 
     def remember(orders: Sequence[Order]) -> None:
         """Store the launch's runs; bring it back if it is deleted. Raises Refusal if it is gone."""
