@@ -76,7 +76,7 @@ class Engine:
         """Say that the engine is ready: it needs nothing."""
         progress("ready", 1)
 
-    def look(self) -> str:
+    def first_missing(self) -> str:
         """Say that nothing is missing."""
         return ""
 
